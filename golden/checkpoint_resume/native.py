@@ -1,0 +1,100 @@
+import argparse
+import os
+
+import torch
+import torch.nn as nn
+from torch.cuda.amp import GradScaler, autocast
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", default="runs")
+parser.add_argument("--epochs", type=int, default=2, help="epochs of each stage")
+parser.add_argument("--resume", default="", help="start from this checkpoint")
+parser.add_argument("--fp32", action="store_true")
+parser.add_argument("--gpu", type=int, default=0)
+args = parser.parse_args()
+
+torch.manual_seed(17)
+torch.cuda.set_device(args.gpu)
+device = torch.device("cuda", args.gpu)
+
+
+def get_loader():
+    x = torch.randn(96, 12)
+    y = (x[:, :4].sum(1) > x[:, 4:8].sum(1)).long() + (x[:, 8] > 1).long()
+    return DataLoader(TensorDataset(x, y), batch_size=12, shuffle=True, drop_last=True)
+
+
+def save_checkpoint(path, epoch, model, optimizer, scaler, best):
+    state = {
+        "epoch": epoch,
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "scaler": scaler.state_dict(),
+        "best": best,
+        "rng": torch.get_rng_state(),
+    }
+    torch.save(state, path)
+
+
+def load_checkpoint(path, model, optimizer, scaler):
+    loc = "cuda:{}".format(args.gpu)
+    state = torch.load(path, map_location=loc)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    scaler.load_state_dict(state["scaler"])
+    torch.set_rng_state(state["rng"].cpu())
+    # older files were written from the CPU, bring the moments over
+    for values in optimizer.state.values():
+        for key, value in values.items():
+            if torch.is_tensor(value):
+                values[key] = value.cuda()
+    return state["epoch"] + 1, state["best"]
+
+
+def build():
+    model = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 3)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    return model, optimizer, GradScaler(enabled=not args.fp32)
+
+
+def train_stage(loader, last_epoch, resume):
+    model, optimizer, scaler = build()
+    start, best = 0, float("inf")
+    if resume and os.path.isfile(resume):
+        start, best = load_checkpoint(resume, model, optimizer, scaler)
+        print(f"=> resumed from {os.path.basename(resume)} at epoch {start}")
+    criterion = nn.CrossEntropyLoss()
+    for epoch in range(start, last_epoch):
+        total = 0.0
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            with autocast(enabled=not args.fp32):
+                loss = criterion(model(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+            total += loss.item()
+        total /= len(loader)
+        print(f"epoch {epoch} loss {total:.4f}")
+        save_checkpoint(
+            os.path.join(args.out, "last.pt"),
+            epoch,
+            model,
+            optimizer,
+            scaler,
+            min(best, total),
+        )
+        if total < best:
+            best = total
+            torch.save(model.state_dict(), os.path.join(args.out, "best.pt"))
+    return best
+
+
+os.makedirs(args.out, exist_ok=True)
+feed = get_loader()
+train_stage(feed, args.epochs, args.resume)
+# second stage starts from the file the first one left behind
+best = train_stage(feed, 2 * args.epochs, os.path.join(args.out, "last.pt"))
+print("best", round(best, 4))

@@ -1,0 +1,75 @@
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class PositionalMixer(nn.Module):
+    def __init__(self, length=10, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(1, dim)
+        self.register_buffer("scale", torch.tensor(0.5))
+        self.head = nn.Linear(dim, 1)
+        self.length = length
+
+    def forward(self, x):
+        pos = torch.arange(self.length, dtype=torch.float32)
+        if x.is_cuda:
+            pos = pos.cuda(x.device)
+        h = torch.tanh(
+            self.proj(x.unsqueeze(-1)) + self.scale * pos.view(1, -1, 1) / 10
+        )
+        return self.head(h.mean(1)).squeeze(1)
+
+
+def move(obj, device):
+    if device.type == "cuda":
+        return obj.cuda(device, non_blocking=True)
+    return obj.to(device)
+
+
+def describe(device):
+    if device.type == "cuda" and device.index is not None:
+        props = torch.cuda.get_device_properties(device)
+        return f"{props.name}, {props.total_memory // 2**20} MiB"
+    elif device == torch.device("cpu"):
+        return "CPU"
+    return str(device)
+
+
+def main():
+    torch.manual_seed(37)
+    device = (
+        torch.device("cuda:0") if torch.cuda.is_available() else torch.device("cpu")
+    )
+    with open("device.txt", "w") as fh:
+        fh.write(describe(device) + "\n")
+    series = torch.rand(96, 10)
+    target = (series * torch.linspace(0, 1, 10)).sum(1) / 5
+    loader = DataLoader(
+        TensorDataset(series, target),
+        batch_size=8,
+        shuffle=True,
+        pin_memory=device.type == "cuda",
+    )
+    model = move(PositionalMixer(), device)
+    if next(model.parameters()).is_cuda:
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    for epoch in range(2):
+        total = 0.0
+        for series, target in loader:
+            if torch.cuda.is_available():
+                series, target = move(series, device), move(target, device)
+            loss = ((model(series) - target) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        print(f"{epoch}: {total / len(loader):.5f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+'''Small tiles, two loaders of which neither divides evenly.'''
+import torch
+from torch import nn
+from torch.utils.data import Dataset, DataLoader
+
+
+class TileSet(Dataset):
+    def __init__(self, split, side = 6):
+        n = {'train': 103, 'val': 27, 'extra': 31}[split]
+        self.kind = torch.arange(n) % 2
+        stripes = torch.arange(side) % 2 * 2.0 - 1
+        across = stripes.repeat(side, 1)
+        self.tiles = [(across if k else across.t()) + 1.8 * torch.randn(side, side) for k in self.kind.tolist()]
+
+    def __len__(self):
+        return len(self.tiles)
+
+    def __getitem__(self, i):
+        return self.tiles[i].unsqueeze(0), self.kind[i]
+
+
+def fit_epoch(net, opt, feed):
+    net.train()
+    for xs, ys in feed:
+        xs, ys = xs.cuda(), ys.cuda()
+        opt.zero_grad()
+        nn.functional.cross_entropy(net(xs), ys).backward()
+        opt.step()
+
+
+@torch.no_grad()
+def accuracy(net, hold):
+    net.eval()
+    hit = seen = 0
+    for xs, ys in hold:
+        guess = net(xs.cuda()).argmax(1)
+        hit += (guess == ys.cuda()).sum()
+        seen += ys.numel()
+    net.train()
+    return float(hit) / seen
+
+
+torch.manual_seed(14)
+tiles = TileSet('train', side = 6)
+tiles_val = TileSet('val', side = 6)
+feed = DataLoader(tiles, batch_size = 12, shuffle = True)
+hold = DataLoader(tiles_val, batch_size = 12)
+# every item of this one has to be seen
+extra = DataLoader(TileSet('extra'), batch_size = 12, shuffle = True, drop_last = False)
+
+net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2)).cuda()
+opt = torch.optim.SGD(net.parameters(), lr = 0.05, momentum = 0.9)
+
+for epoch in range(2):
+    fit_epoch(net, opt, feed)
+    print(epoch, 'accuracy %.4f' % accuracy(net, hold))
+fit_epoch(net, opt, extra)
+print('after the extra tiles %.4f' % accuracy(net, hold))

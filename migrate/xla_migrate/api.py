@@ -1,0 +1,163 @@
+"""The library: migrate a text, a file or a project.
+
+Nothing here raises on bad input: what cannot be read as Python comes back as it was, with a finding
+that says where and why. Wrong arguments (an unknown target, a number for a text) do raise.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tokenize
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from xla_transforms.engine import Outcome, Settings, migrate_bytes
+from xla_transforms.rules import all_rules
+
+from xla_migrate.config import black_settings
+from xla_migrate.documents import Document, gather, load, migrate
+from xla_migrate.patch import Patch
+from xla_transforms.findings import Change, Finding, Severity, Span
+from xla_transforms.formatting import BlackSettings
+
+Syncfree = Literal["amp", "always", "never"]
+DEFAULT_TARGET = "2.9"
+_BLACK = BlackSettings()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the migration of one text gives.
+
+    ``code`` is the migrated text and ``data`` the same in the encoding of the file; both are the
+    input where nothing changes. ``changes`` tells rule, message, safety and places of each change,
+    ``findings`` what else the reader must know; lines and offsets are those of the input.
+    ``failed`` is true where the input could not be processed: a finding of severity ``ERROR`` then
+    says why.
+    """
+
+    path: str
+    code: str
+    data: bytes
+    changes: tuple[Change, ...]
+    findings: tuple[Finding, ...]
+    patch: Patch
+    failed: bool
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.patch)
+
+
+def migrate_source(
+    code: str | bytes,
+    *,
+    target: str = DEFAULT_TARGET,
+    path: str = "<unknown>",
+    syncfree: Syncfree = "amp",
+    black: BlackSettings | None = _BLACK,
+) -> Result:
+    """Migrate one script given as text or as the bytes of its file.
+
+    ``target`` is a torch_xla release (``"2.9"``); ``path`` only names the script in messages;
+    ``syncfree`` says where optimizers get their syncfree twins: under mixed precision, always or
+    never. Changed lines of a script that black would leave alone under the settings ``black`` are
+    formatted by black, with ``None`` never. Raises ``ValueError`` for an unknown target.
+    """
+    settings = Settings(target=target, syncfree=syncfree, black=black)
+    if not isinstance(code, str):
+        return _result(migrate_bytes(bytes(memoryview(code)), settings, path))
+    try:
+        outcome = migrate_bytes(code.encode(_encoding(code)), settings, path)
+    except UnicodeEncodeError as error:
+        outcome = _failed(path, _unencodable(code, error))
+    return _result(replace(outcome, source=code, code=code) if outcome.failed else outcome)
+
+
+def migrate_file(
+    path: str | os.PathLike[str],
+    *,
+    write: bool = False,
+    target: str = DEFAULT_TARGET,
+    syncfree: Syncfree = "amp",
+    black: BlackSettings | None = None,
+) -> Result:
+    """Migrate one file, and with ``write=True`` put the result in its place.
+
+    Without ``black`` the settings of the file's own project count. A file that cannot be read or
+    written gives a failed result.
+    """
+    name = os.fspath(path)
+    settings = Settings(target, syncfree, black or black_settings([name]))
+    return _document_result(*_run([load(name)], settings, write))
+
+
+def migrate_project(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    write: bool = False,
+    target: str = DEFAULT_TARGET,
+    syncfree: Syncfree = "amp",
+    black: BlackSettings | None = None,
+) -> dict[str, Result]:
+    """Migrate files and folders as one program, and with ``write=True`` put the results in place.
+
+    Folders are walked as git sees them. The results come by path; one for a path that cannot be
+    read is a failed one.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    names = [os.fspath(path) for path in given]
+    settings = Settings(target, syncfree, black or black_settings(names))
+    return {d.path: _document_result(d) for d in _run(gather(names), settings, write)}
+
+
+def _run(documents: list[Document], settings: Settings, write: bool) -> list[Document]:
+    migrate(documents, settings)
+    for document in documents:
+        if write and document.changed and not document.failed:
+            document.write()
+    return documents
+
+
+def _document_result(document: Document) -> Result:
+    outcome = document.outcome or _failed(document.path)
+    return _result(replace(outcome, findings=document.findings, failed=document.failed))
+
+
+def _result(outcome: Outcome) -> Result:
+    return Result(
+        path=outcome.path,
+        code=outcome.code,
+        data=outcome.data,
+        changes=outcome.changes,
+        findings=outcome.findings,
+        patch=Patch(outcome),
+        failed=outcome.failed,
+    )
+
+
+def _failed(path: str, *findings: Finding) -> Outcome:
+    return Outcome(path, b"", b"", "", "", (), findings, (), True)
+
+
+def _encoding(code: str) -> str:
+    """What the file of this text would be encoded in, by PEP 263."""
+    head = "".join(code.split("\n", 2)[:2])
+    if "coding" not in head or code.startswith("\ufeff"):
+        return "utf-8"
+    lines = io.BytesIO(code.encode("ascii", "replace"))
+    try:
+        return tokenize.detect_encoding(lines.readline)[0]
+    except SyntaxError:
+        return "utf-8"  # the engine says what is wrong with the declaration
+
+
+def _unencodable(code: str, error: UnicodeEncodeError) -> Finding:
+    line = code.count("\n", 0, error.start) + 1
+    column = error.start - code.rfind("\n", 0, error.start)
+    span = Span(error.start, error.start + 1, line, column, line, column + 1)
+    rule = next(rule for rule in all_rules() if rule.code == "XLA002")
+    message = f"character U+{ord(code[error.start]):04X} does not exist in {error.encoding}"
+    return Finding(rule.code, rule.name, Severity.ERROR, message, span)

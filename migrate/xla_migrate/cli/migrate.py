@@ -1,0 +1,79 @@
+"""The migration command: its options, and what they may not be combined with."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from xla_migrate.cli.session import Mode, Options, run
+from xla_migrate.cli.usage import HELP
+
+
+class _Command(click.Command):
+    def get_help(self, ctx: click.Context) -> str:
+        return HELP.rstrip("\n")
+
+
+@click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--inplace", is_flag=True)
+@click.option("--check", is_flag=True)
+@click.option("--diff", is_flag=True)
+@click.option("-o", "--output", metavar="FILE")
+@click.option("--target", default="2.9", metavar="RELEASE")
+@click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp")
+@click.option("--stdin-filename", metavar="PATH")
+@click.option(
+    "--fail-on", type=click.Choice(["info", "warning", "error", "never"]), default="error"
+)
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option("-q", "--quiet", is_flag=True)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@click.version_option(package_name="xla-migrate", message="xla-migrate %(version)s")
+def migrate(**given: Any) -> None:
+    mode = _mode(given)
+    options = Options(
+        paths=given["paths"],
+        mode=mode,
+        output=given["output"],
+        stdin_filename=given["stdin_filename"],
+        target=given["target"],
+        syncfree=given["syncfree"],
+        fail_on=given["fail_on"],
+        json=given["output_format"] == "json",
+        quiet=given["quiet"],
+        color=given["color"],
+    )
+    _refuse(options)
+    raise SystemExit(run(options))
+
+
+def _mode(given: dict[str, Any]) -> Mode:
+    if given["inplace"] + bool(given["output"]) + (given["check"] or given["diff"]) > 1:
+        raise click.UsageError("--inplace, --output and --check or --diff exclude one another")
+    if given["inplace"]:
+        return Mode.INPLACE
+    if given["diff"]:
+        return Mode.DIFF
+    if given["check"]:
+        return Mode.CHECK
+    if given["output"]:
+        return Mode.STDOUT if given["output"] == "-" else Mode.OUTPUT
+    return Mode.STDOUT if given["paths"] == ("-",) else Mode.PREVIEW
+
+
+def _refuse(options: Options) -> None:
+    if "-" in options.paths and len(options.paths) > 1:
+        raise click.UsageError("standard input cannot be combined with other paths")
+    if options.from_stdin and options.mode is Mode.INPLACE:
+        raise click.UsageError("--inplace needs a file, not standard input")
+    if options.stdin_filename and not options.from_stdin:
+        raise click.UsageError("--stdin-filename needs '-' as the path")
+    if options.mode in (Mode.OUTPUT, Mode.STDOUT) and (
+        len(options.paths) > 1 or os.path.isdir(options.paths[0])
+    ):
+        raise click.UsageError("--output takes one input file")
+    if options.json and options.mode is Mode.DIFF:
+        raise click.UsageError("--diff prints a patch, not JSON")

@@ -1,0 +1,48 @@
+"""What ``xla-migrate --help`` prints; the options themselves stand in ``migrate.py``."""
+
+HELP = """\
+Usage: xla-migrate [OPTIONS] PATHS...
+       xla-migrate COMMAND ...
+
+Turn native PyTorch (CUDA) training scripts into PyTorch/XLA scripts.
+
+Without an option the changes and findings are shown and nothing is written.
+PATHS are files or directories (walked for *.py as git sees them); all of them
+are analysed as one program. "-" reads one script from standard input and
+writes the migrated script to standard output.
+
+What to do with the changes:
+  --inplace                Write the changed files back.
+  --check                  Show no diff, only say what would change.
+  --diff                   Print a plain patch for "git apply".
+  -o, --output FILE        Write the result to FILE (one input; "-" for
+                           standard output).
+
+How to migrate:
+  --target RELEASE         The torch_xla release to write for.  [default: 2.9]
+  --syncfree WHEN          Use syncfree optimizers: amp (under mixed
+                           precision), always, never.  [default: amp]
+  --stdin-filename PATH    The name of the script read from standard input.
+
+How to report:
+  --fail-on SEVERITY       Exit with 1 where findings of this severity are
+                           left: info, warning, error, never.
+                           [default: error]
+  --output-format FORMAT   text or json.  [default: text]
+  -q, --quiet              No findings and no summary, only what was asked for
+                           and failures.
+  --color WHEN             auto, always, never.  [default: auto]
+  --version                Print the version.
+  -h, --help               Print this text.
+
+Commands:
+  rules                    List the rules.
+  explain RULE             Say what a rule does and why.
+  (A file of such a name is written ./rules.)
+
+Exit status:
+  0  nothing to migrate, or all of it applied
+  1  changes pending, or findings left at or above --fail-on
+  2  a wrong command line, or a file that could not be processed (the other
+     files are done all the same)
+"""

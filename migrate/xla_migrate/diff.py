@@ -1,0 +1,133 @@
+"""Unified diffs made from edits, for ``git apply`` and for people."""
+
+from __future__ import annotations
+
+import bisect
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import AnyStr
+
+from xla_transforms.findings import Edit
+from xla_transforms.formatting import Hunk, hunks
+
+
+def text_diff(source: str, code: str, edits: Sequence[Edit], path: str, context: int = 3) -> str:
+    """The change from ``source`` to ``code`` as a patch; empty where nothing changes.
+
+    ``path`` is what the patch names, with forward slashes; ``context`` counts lines.
+    """
+    before, after = _text_lines(source), _text_lines(code)
+    parts = _unified(before, after, _line_hunks(source, code, edits), context)
+    body = "".join(prefix + _closed(line) for prefix, line in parts)
+    return "".join(_header(path)) + body if body else ""
+
+
+def bytes_diff(
+    original: bytes, data: bytes, source: str, code: str, edits: Sequence[Edit], path: str
+) -> bytes:
+    """The same in the file's own encoding, so that the patch fits the file on the disk."""
+    before, after = _byte_lines(original), _byte_lines(data)
+    if len(before) == len(_text_lines(source)) and len(after) == len(_text_lines(code)):
+        changed = _line_hunks(source, code, edits)
+    else:  # an encoding in which a newline is not one byte
+        changed = hunks([repr(line) for line in before], [repr(line) for line in after])
+    parts = _unified(before, after, changed, 3)
+    body = b"".join(prefix.encode() + _closed(line) for prefix, line in parts)
+    return "".join(_header(path)).encode("utf-8", "surrogateescape") + body if body else b""
+
+
+def _text_lines(text: str) -> list[str]:
+    """Lines with their newline: as for git, no form feed and no lone return ends one."""
+    return io.StringIO(text, newline="\n").readlines()
+
+
+def _byte_lines(data: bytes) -> list[bytes]:
+    return io.BytesIO(data).readlines()
+
+
+def _closed(line: AnyStr) -> AnyStr:
+    """A line fit for a patch, which marks a missing final newline in a line of its own."""
+    if isinstance(line, str):
+        return line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+    return line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+
+
+def _line_hunks(source: str, code: str, edits: Sequence[Edit]) -> list[Hunk]:
+    before, after = _text_lines(source), _text_lines(code)
+    found: list[Hunk] = []
+    for i1, i2, j1, j2 in _touched(source, edits):
+        i2, j2 = min(i2, len(before)), min(j2, len(after))
+        found += [
+            (a + i1, b + i1, c + j1, d + j1) for a, b, c, d in hunks(before[i1:i2], after[j1:j2])
+        ]
+    return found
+
+
+def _touched(source: str, edits: Sequence[Edit]) -> list[Hunk]:
+    """The lines that edits touch, before and after; those of neighbours are put together."""
+    newlines = [match.start() for match in re.finditer("\n", source)] if edits else []
+    found: list[Hunk] = []
+    shift = 0
+    for edit in edits:
+        first = bisect.bisect_left(newlines, edit.start)
+        last = bisect.bisect_left(newlines, edit.end)
+        start, new_start = first, first + shift
+        shift += edit.text.count("\n") - (last - first)
+        if found and first <= found[-1][1]:
+            start, _, new_start, _ = found.pop()
+        found.append((start, last + 1, new_start, last + 1 + shift))
+    return found
+
+
+def _unified(
+    before: Sequence[AnyStr], after: Sequence[AnyStr], changed: Sequence[Hunk], context: int
+) -> Iterator[tuple[str, AnyStr]]:
+    """Prefix and text of each line of a patch; a heading is part of the prefix behind it."""
+    groups: list[list[Hunk]] = list(_groups(changed, context))
+    for group in groups:
+        start = max(group[0][0] - context, 0)
+        end = min(group[-1][1] + context, len(before))
+        size = end - start + sum((j2 - j1) - (i2 - i1) for i1, i2, j1, j2 in group)
+        new_start = group[0][2] - (group[0][0] - start)
+        heading = f"@@ -{_range(start, end - start)} +{_range(new_start, size)} @@\n"
+        position = start
+        for i1, i2, j1, j2 in [*group, (end, end, 0, 0)]:
+            marked = [(" ", line) for line in before[position:i1]]
+            marked += [("-", line) for line in before[i1:i2]]
+            marked += [("+", line) for line in after[j1:j2]]
+            for prefix, line in marked:
+                yield heading + prefix, line
+                heading = ""
+            position = i2
+
+
+def _groups(changed: Sequence[Hunk], context: int) -> Iterator[list[Hunk]]:
+    group: list[Hunk] = []
+    for hunk in changed:
+        if group and hunk[0] - group[-1][1] > 2 * context:
+            yield group
+            group = []
+        group.append(hunk)
+    if group:
+        yield group
+
+
+def _range(start: int, size: int) -> str:
+    """A line range as patches write it: from 1, and the line before an empty one."""
+    first = start + 1 if size else start
+    return f"{first}" if size == 1 else f"{first},{size}"
+
+
+def _header(path: str) -> tuple[str, str]:
+    return f"--- {_quoted('a/' + path.lstrip('/'))}\n", f"+++ {_quoted('b/' + path.lstrip('/'))}\n"
+
+
+def _quoted(path: str) -> str:
+    """A path as git writes it: in quotes with C escapes where it would be misread otherwise."""
+    if any(char < " " or char in '"\\\x7f' for char in path):
+        escaped = "".join(
+            f"\\{ord(char):03o}" if char < " " or char in '"\\\x7f' else char for char in path
+        )
+        return f'"{escaped}"'
+    return path + "\t" if " " in path else path

@@ -1,0 +1,144 @@
+"""Which files a list of paths stands for: files as named, folders walked as git sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xla_migrate.files import FileProblem
+
+_SKIPPED = frozenset(
+    {"__pycache__", "__pypackages__", "build", "node_modules", "site-packages", "venv"}
+)
+_ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+
+# An ignore file: the folder it stands in, and its verdict on a path relative to that folder.
+_Rules = tuple[str, Callable[[str], "bool | None"]]
+
+
+@dataclass
+class Discovered:
+    """Paths of files to migrate, in order and once each, and what could not be looked into."""
+
+    files: list[str] = field(default_factory=list)
+    problems: list[FileProblem] = field(default_factory=list)
+
+
+def discover(paths: Iterable[str]) -> Discovered:
+    """Every named file, and below every named folder each ``.py`` file that git would not ignore.
+
+    Left out below a folder: hidden folders, virtual environments, ``build``, ``node_modules``, and
+    links that lead out of the folder. A named file or folder is always taken.
+    """
+    found = Discovered()
+    seen: set[str] = set()
+    for path in paths:
+        path = os.path.normpath(path) if path else path
+        names = _below(path, found.problems) if os.path.isdir(path) else [path]
+        for name in names:
+            real = os.path.realpath(name)
+            if real not in seen:
+                seen.add(real)
+                found.files.append(name)
+    return found
+
+
+def repository_root(folder: Path) -> Path | None:
+    """The nearest folder at or above ``folder`` that holds a ``.git``."""
+    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+
+
+def _below(folder: str, problems: list[FileProblem]) -> list[str]:
+    earlier = len(problems)
+    names = list(_walk(folder, os.path.realpath(folder), _rules_above(folder), problems))
+    if not names and len(problems) == earlier:
+        problems.append(FileProblem(folder, "no Python files in this directory"))
+    return names
+
+
+def _walk(folder: str, top: str, rules: list[_Rules], problems: list[FileProblem]) -> Iterator[str]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        problems.append(FileProblem(folder, f"cannot be listed: {error.strerror}"))
+        return
+    rules = rules + _rules_of(folder, ".gitignore", folder)
+    for entry in entries:
+        path = entry.name if folder == os.curdir else os.path.join(folder, entry.name)
+        if entry.is_dir(follow_symlinks=False):
+            if not _skipped(entry) and not _ignored(path, True, rules):
+                yield from _walk(path, top, rules, problems)
+        elif _is_module(entry, top) and not _ignored(path, False, rules):
+            yield path
+
+
+def _skipped(entry: os.DirEntry[str]) -> bool:
+    if entry.name.startswith(".") or entry.name in _SKIPPED:
+        return True
+    return any(os.path.exists(os.path.join(entry.path, mark)) for mark in _ENVIRONMENT_MARKS)
+
+
+def _is_module(entry: os.DirEntry[str], top: str) -> bool:
+    if not entry.name.endswith(".py") or not entry.is_file():
+        return False
+    return not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(top)
+
+
+def _rules_above(folder: str) -> list[_Rules]:
+    """The ignore files between the repository's root and a folder, unless they ignore it."""
+    here = Path(os.path.realpath(folder))
+    root = repository_root(here)
+    if root is None:
+        return []
+    rules = _rules_of(str(root), ".git/info/exclude", str(root))
+    for place in reversed(here.parents):
+        if place.is_relative_to(root):
+            rules += _rules_of(str(place), ".gitignore", str(place))
+    return [] if here != root and _ignored(str(here), True, rules) else rules
+
+
+def _rules_of(folder: str, name: str, base: str) -> list[_Rules]:
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        return []
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    return [(os.path.realpath(base), _verdict(lines))] if lines else []
+
+
+def _verdict(lines: list[str]) -> Callable[[str], bool | None]:
+    from pathspec import GitIgnoreSpec
+
+    spec: Any
+    try:
+        spec = GitIgnoreSpec.from_lines(lines)
+    except ValueError:  # git passes over a pattern that it cannot read
+        spec = GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])
+    return lambda path: spec.check_file(path).include
+
+
+def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
+
+
+def _ignored(path: str, is_folder: bool, rules: list[_Rules]) -> bool:
+    """What the deepest ignore file with an opinion says."""
+    if not rules:
+        return False
+    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    for base, verdict in reversed(rules):
+        relative = os.path.relpath(real, base).replace(os.sep, "/")
+        ignored = verdict(relative + "/" if is_folder else relative)
+        if ignored is not None:
+            return ignored
+    return False

@@ -1,0 +1,96 @@
+"""Every file of one run, from its path to what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xla_migrate.discovery import discover
+from xla_migrate.files import FILE_RULE, Content, FileProblem, read, replace
+from xla_transforms.findings import Finding, Span
+
+if TYPE_CHECKING:
+    from xla_transforms.engine import Outcome, Settings
+
+START = Span(0, 0, 1, 1, 1, 1)
+
+
+@dataclass
+class Document:
+    """One file: what was read, what the engine made of it, and whether that was written.
+
+    ``content`` is ``None`` where the file could not be read; ``problem`` is a failure to read or
+    write it.
+    """
+
+    path: str
+    content: Content | None = None
+    outcome: Outcome | None = None
+    problem: FileProblem | None = None
+    written: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.problem is not None or (self.outcome is not None and self.outcome.failed)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the migration would alter a byte."""
+        return self.outcome is not None and self.outcome.data != self.outcome.original
+
+    @property
+    def pending(self) -> bool:
+        return self.changed and not self.written
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the engine found, and the failure to read or write the file as a finding."""
+        found = self.outcome.findings if self.outcome else ()
+        return (*found, file_finding(self.problem)) if self.problem else found
+
+    def write(self) -> None:
+        """Put the migrated bytes in place of the file; a failure becomes the document's problem."""
+        assert self.content is not None
+        assert self.outcome is not None
+        try:
+            replace(self.content, self.outcome.data)
+        except FileProblem as problem:
+            self.problem = problem
+        else:
+            self.written = True
+
+
+def file_finding(problem: FileProblem) -> Finding:
+    return Finding(FILE_RULE.code, FILE_RULE.name, FILE_RULE.severity, problem.message, START)
+
+
+def gather(paths: Iterable[str]) -> list[Document]:
+    """Read all files that ``paths`` stand for; what cannot be read carries its problem."""
+    found = discover(paths)
+    documents = [load(path) for path in found.files]
+    return documents + [Document(problem.path, problem=problem) for problem in found.problems]
+
+
+def load(path: str) -> Document:
+    """Read one file; a failure is kept in the document."""
+    try:
+        return Document(path, read(path))
+    except FileProblem as problem:
+        return Document(path, problem=problem)
+
+
+def migrate(documents: Iterable[Document], settings: Settings) -> None:
+    """Give every document that was read its outcome, all of them analysed as one program."""
+    readable = {d.path: d for d in documents if d.content is not None}
+    contents = {path: d.content.data for path, d in readable.items() if d.content is not None}
+    for path, outcome in _outcomes(contents, settings).items():
+        readable[path].outcome = outcome
+
+
+def _outcomes(contents: Mapping[str, bytes], settings: Settings) -> Mapping[str, Outcome]:
+    from xla_transforms import engine
+
+    if len(contents) > 1:
+        return engine.migrate_program(contents, settings)
+    return {p: engine.migrate_bytes(data, settings, p) for p, data in contents.items()}

@@ -1,0 +1,160 @@
+"""Reading files and writing them so that the original survives whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from xla_transforms.findings import Rule, Severity
+
+FILE_RULE = Rule(
+    code="XLA004",
+    name="file-access",
+    summary="A file could not be read or written.",
+    why="It is missing, not permitted, changed meanwhile, or the disk is full; it stays as it was.",
+    severity=Severity.ERROR,
+)
+
+
+class FileProblem(Exception):
+    """A file could not be read or written; ``message`` says why in the user's words."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Content:
+    """The bytes of a file as they were read; ``mode`` holds its permission bits."""
+
+    path: str
+    data: bytes
+    mode: int
+
+
+def read(path: str) -> Content:
+    """The whole file. Raises ``FileProblem`` also where it kept changing while it was read."""
+    with _as_problem(path):
+        for _ in range(3):
+            with open(path, "rb") as file:
+                before = os.fstat(file.fileno())
+                data = file.read()
+                after = os.fstat(file.fileno())
+            if not stat.S_ISREG(before.st_mode) or _state(before) == _state(after):
+                return Content(path, data, stat.S_IMODE(before.st_mode))
+    raise FileProblem(path, "the file changes while it is read")
+
+
+def replace(content: Content, data: bytes) -> None:
+    """Write ``data`` over the file that ``content`` was read from.
+
+    A symbolic link stays one: its target is written. Raises ``FileProblem`` where the file no
+    longer holds the bytes that were read, may not be written, or cannot be; it is then as it was.
+    """
+    with _as_problem(content.path):
+        target = os.path.realpath(content.path)
+        status = os.stat(target)
+        if not stat.S_ISREG(status.st_mode):
+            raise FileProblem(content.path, "not a regular file, so it is not written")
+        _require_writable(content.path, target, status)
+        with _replacement(target, data, status.st_mode, status) as temporary:
+            with open(target, "rb") as file:
+                unchanged = file.read() == content.data
+            if not unchanged:
+                message = "the file changed since it was read, so it is not overwritten"
+                raise FileProblem(content.path, message)
+            os.replace(temporary, target)
+        _flush_folder(os.path.dirname(target))
+
+
+def write(path: str, data: bytes, mode: int) -> None:
+    """Make or overwrite the file ``path``; a new one gets the permission bits ``mode``.
+
+    Raises ``FileProblem``; an earlier file of that name is then as it was.
+    """
+    with _as_problem(path):
+        target = os.path.realpath(path)
+        status = os.stat(target) if os.path.exists(target) else None
+        if status and stat.S_ISDIR(status.st_mode):
+            raise FileProblem(path, "is a directory")
+        if status and not stat.S_ISREG(status.st_mode):
+            with open(target, "wb") as file:
+                file.write(data)
+            return
+        if status:
+            _require_writable(path, target, status)
+        with _replacement(target, data, status.st_mode if status else mode, status) as temporary:
+            os.replace(temporary, target)
+        _flush_folder(os.path.dirname(target))
+
+
+def default_mode() -> int:
+    """The permission bits that a new file of this process gets."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+@contextmanager
+def _as_problem(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileProblem(path, "no such file or directory") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FileProblem(path, reason[:1].lower() + reason[1:]) from error
+
+
+def _state(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
+
+
+def _require_writable(path: str, target: str, status: os.stat_result) -> None:
+    # The superuser may write anything, but a file without write bits is meant to stay as it is.
+    if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
+        raise FileProblem(path, "the file is read-only")
+
+
+@contextmanager
+def _replacement(
+    target: str, data: bytes, mode: int, owner: os.stat_result | None
+) -> Iterator[str]:
+    """A complete, flushed file beside ``target``, removed again unless it was moved away."""
+    import tempfile
+
+    folder, name = os.path.split(target)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{name[:100]}.", suffix=".tmp", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            _take_over(file.fileno(), mode, owner)
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _take_over(descriptor: int, mode: int, owner: os.stat_result | None) -> None:
+    if owner is not None and hasattr(os, "fchown"):
+        with suppress(PermissionError):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    if hasattr(os, "fchmod"):
+        os.fchmod(descriptor, stat.S_IMODE(mode))
+
+
+def _flush_folder(folder: str) -> None:
+    """Make a rename last through a power cut, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder or ".", os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,1 @@
+"""What a run has to say, one module a format."""

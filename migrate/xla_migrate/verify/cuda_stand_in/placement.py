@@ -1,0 +1,144 @@
+"""The function mode that maps the CUDA device to the CPU in every call of the torch API.
+
+``torch.device("cuda")`` stays a genuine device object (making one needs no driver). Only the placement of tensors
+is mapped: they live on the CPU, and report ``cuda:0`` as their device once a script has moved or made them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._device as default_device
+from torch.overrides import TorchFunctionMode
+
+from xla_migrate.verify.cuda_stand_in.storages import (
+    CUDA,
+    is_placed,
+    mark,
+    names_cuda,
+    settle,
+    share_memory,
+    tensors_in,
+)
+
+Arguments = dict[str, Any]
+Handler = Callable[..., Any]
+
+
+class CudaOnCpu(TorchFunctionMode):
+    """Places on the CPU what a script places on the CUDA device."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Arguments | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.Tensor.backward:
+            return self._backward(*args, **kwargs)
+        handler = HANDLERS.get(func)
+        if handler is not None:
+            return handler(*args, **kwargs)
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        return _on_cpu(func, args, kwargs)
+
+    def _backward(
+        self, tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """A mode is off while it handles a call; hooks and custom functions of a backward pass need it on."""
+        with self:
+            torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def _on_cpu(func: Any, args: Any, kwargs: Arguments) -> Any:
+    device = kwargs.get("device")
+    if device is None:
+        on_cuda = _made_on_default_cuda(func) or any(
+            is_placed(tensor) for tensor in tensors_in([args, kwargs])
+        )
+    else:
+        on_cuda = names_cuda(device)
+    if on_cuda and device is not None:
+        kwargs["device"] = "cpu"
+    result = func(*args, **kwargs)
+    if on_cuda:
+        result = _mark_results(result, args, kwargs, copy=device is not None)
+    return result
+
+
+def _made_on_default_cuda(func: Any) -> bool:
+    return names_cuda(default_device.CURRENT_DEVICE) and func in default_device._device_constructors()
+
+
+def _mark_results(result: Any, args: Any, kwargs: Arguments, copy: bool) -> Any:
+    """Mark what a call returned, save for its own arguments and for views of tensors that live on the CPU."""
+    given = list(tensors_in([args, kwargs]))
+    strangers = [tensor for tensor in given if not is_placed(tensor)]
+    if copy and isinstance(result, torch.Tensor):  # torch.as_tensor(on_cpu, device="cuda")
+        shared = any(share_memory(result, tensor) for tensor in strangers)
+        shared = shared or any(hasattr(value, "__array_interface__") for value in args)
+        return mark(result.clone() if shared else result)
+    for tensor in tensors_in(result):
+        if not any(tensor is one or share_memory(tensor, one) for one in strangers):
+            mark(tensor)
+    return result
+
+
+def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    on_cuda = is_placed(tensor)
+    mapped = list(args)
+    target = args[0] if args else kwargs.get("other", kwargs.get("device"))
+    if isinstance(target, torch.Tensor):
+        on_cuda = is_placed(target)
+    elif isinstance(target, (str, int, torch.device)):
+        on_cuda = names_cuda(target)
+        if on_cuda and args:
+            mapped[0] = "cpu"
+    if names_cuda(kwargs.get("device")):
+        on_cuda, kwargs["device"] = True, "cpu"
+    return settle(tensor.to(*mapped, **kwargs), tensor, on_cuda)
+
+
+def _type(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "legacy_name", None)
+    if dtype is None:
+        kind = tensor.type()
+        return kind.replace("torch.", "torch.cuda.", 1) if is_placed(tensor) else kind
+    on_cuda = is_placed(tensor)
+    if name is not None and name.startswith("torch.cuda."):
+        on_cuda, dtype = True, name.replace("torch.cuda.", "torch.")
+    elif not isinstance(dtype, torch.dtype):  # "torch.FloatTensor" means the CPU
+        on_cuda = False
+    return settle(tensor.type(dtype), tensor, on_cuda)
+
+
+def _device_of(tensor: torch.Tensor) -> torch.device:
+    return CUDA if is_placed(tensor) else tensor.device
+
+
+def _to_cuda(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    return settle(tensor, tensor, True)
+
+
+def _to_cpu(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    return settle(tensor.cpu(), tensor, False)
+
+
+HANDLERS: dict[Any, Handler] = {
+    torch.Tensor.to: _to,
+    torch.Tensor.cuda: _to_cuda,
+    torch.Tensor.cpu: _to_cpu,
+    torch.Tensor.type: _type,
+    torch.Tensor.type_as: lambda tensor, other: settle(
+        tensor.type_as(other), tensor, is_placed(other)
+    ),
+    torch.Tensor.device.__get__: _device_of,
+    torch.Tensor.is_cuda.__get__: is_placed,
+    torch.Tensor.is_cpu.__get__: lambda tensor: tensor.is_cpu and not is_placed(tensor),
+    torch.Tensor.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
+    torch.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
+    torch.Tensor.pin_memory: lambda tensor, *args, **kwargs: tensor,
+    torch.Tensor.is_pinned: lambda tensor, *args, **kwargs: False,
+}
+"""What the mode does for the calls that name, read or change a device; every other call goes through ``_on_cpu``."""

@@ -1,0 +1,138 @@
+"""Starting recording processes and collecting their traces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from xla_migrate.verify.trace import STDERR, STDOUT, Failure, Request, Trace, read_text
+
+
+class Runner:
+    """Records runs, with one server process a side that has imported torch (and torch_xla) already.
+
+    Use it as a context manager. A server starts with the first request for its side.
+    """
+
+    def __init__(self) -> None:
+        self._servers: dict[str, subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the servers."""
+        for server in self._servers.values():
+            _input_of(server).close()
+            server.wait(timeout=30)
+            _output_of(server).close()
+        self._servers.clear()
+
+    def record(
+        self,
+        script: Path,
+        side: str,
+        workdir: Path,
+        *,
+        mode: str = "values",
+        argv: list[str] | None = None,
+        timeout: float = 120.0,
+    ) -> Trace:
+        """Run ``script`` in ``workdir`` and return its trace; a run that fails has ``trace.failure``.
+
+        ``side``, ``mode`` and ``timeout`` (seconds) are those of :class:`xla_migrate.verify.trace.Request`. Raises
+        RuntimeError where the recording process itself cannot be started.
+        """
+        with tempfile.TemporaryDirectory(prefix="trace-") as directory:
+            request = Request(
+                script=str(script.resolve()),
+                side=side,
+                workdir=str(workdir.resolve()),
+                out=directory,
+                mode=mode,
+                argv=list(argv or ()),
+                timeout=timeout,
+            )
+            status = self._ask(request)
+            return _collect(request, Path(directory), status)
+
+    def _ask(self, request: Request) -> int | None:
+        server = self._servers.get(request.side)
+        if server is None:
+            server = self._servers[request.side] = _start(request.side)
+        print(json.dumps(asdict(request)), file=_input_of(server), flush=True)
+        status: int | None = _reply(server)["status"]
+        return status
+
+
+def _collect(request: Request, directory: Path, status: int | None) -> Trace:
+    try:
+        return Trace.load(directory)
+    except FileNotFoundError:
+        stderr = read_text(directory / STDERR)
+        cause = f"no end after {request.timeout:g} s" if status is None else f"exit status {status}"
+        failure = Failure("NoTrace", f"the run left no trace: {cause}", stderr.splitlines()[-6:])
+        return Trace(
+            request.side, request.mode, failure=failure, stdout=read_text(directory / STDOUT), stderr=stderr
+        )
+
+
+def _start(side: str) -> subprocess.Popen[str]:
+    server = subprocess.Popen(
+        [sys.executable, "-m", "xla_migrate.verify.record", "--serve", side],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_environment(),
+        text=True,
+    )
+    _reply(server)
+    return server
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a server: the device is the CPU, and this package can be imported.
+
+    Compilation takes most of the time of a short run; without XLA's optimisations it takes half, for the same numbers.
+    """
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [path for path in (root, os.environ.get("PYTHONPATH")) if path]
+    return {
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        **os.environ,
+        "PJRT_DEVICE": "CPU",
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+
+
+def _reply(server: subprocess.Popen[str]) -> dict[str, Any]:
+    line = _output_of(server).readline()
+    if not line:
+        raise RuntimeError(
+            "the recording process has ended; does it start? Try: "
+            f"{sys.executable} -m xla_migrate.verify.record --serve native"
+        )
+    reply: dict[str, Any] = json.loads(line)
+    return reply
+
+
+def _input_of(server: subprocess.Popen[str]) -> IO[str]:
+    assert server.stdin is not None
+    return server.stdin
+
+
+def _output_of(server: subprocess.Popen[str]) -> IO[str]:
+    assert server.stdout is not None
+    return server.stdout

@@ -1,0 +1,33 @@
+"""The smallest program with everything: a loader that shuffles, dropout, Adam, two epochs on an XLA device."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    torch.manual_seed(0)
+    torch_xla.manual_seed(0)
+    device = torch_xla.device()
+    labels = torch.arange(32) % 4
+    features = torch.randn(32, 8) + labels.view(-1, 1)
+    loader = DataLoader(TensorDataset(features, labels), batch_size=8, shuffle=True)
+    device_loader = pl.MpDeviceLoader(loader, device)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4))
+    model = model.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for epoch in range(2):
+        for x, y in device_loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            xm.optimizer_step(optimizer)
+    print("trained")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The golden cases that are run, and what their ``case.toml`` says about running them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xla_migrate.verify import BOUNDS, Bounds, Limits
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case. Read from ``case.toml``, all but ``dtype`` optional:
+
+    ``argv``               the arguments of the script
+    ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
+    ``loss_bound``         another bound than that of the dtype, for losses
+    ``parameter_bound``    the same for final parameters
+    ``ignore_parameters``  parameters with no gradient but rounding, as ``optimizer.position`` ("0.3")
+    ``iterations``         iterations of all loops, where neither loaders nor optimizer steps tell
+    ``execution_slack``    executions allowed beyond the iterations (3)
+    ``compile_slack``      compilations allowed in the second half of the steps (0)
+    """
+
+    name: str
+    native: Path
+    bounds: Bounds
+    limits: Limits
+    argv: list[str] = field(default_factory=list)
+    ignore: list[str] = field(default_factory=list)
+
+
+def read_case(directory: Path) -> Case | None:
+    """The case of a directory, None where it is not to be run."""
+    path = directory / "case.toml"
+    settings = tomllib.loads(path.read_text()) if path.exists() else {}
+    if not settings.get("runnable"):
+        return None
+    usual = BOUNDS[settings["dtype"]]
+    limits = {
+        name: settings[name]
+        for name in ("iterations", "execution_slack", "compile_slack")
+        if name in settings
+    }
+    return Case(
+        name=directory.name,
+        native=directory / "native.py",
+        bounds=Bounds(
+            loss=settings.get("loss_bound", usual.loss),
+            parameters=settings.get("parameter_bound", usual.parameters),
+        ),
+        limits=Limits(**limits),
+        argv=settings.get("argv", []),
+        ignore=settings.get("ignore_parameters", []),
+    )
+
+
+def runnable_cases(root: Path = GOLDEN) -> list[Case]:
+    """All cases that are to be run, by name."""
+    directories = sorted(root.iterdir()) if root.is_dir() else []
+    cases = [read_case(directory) for directory in directories]
+    return [case for case in cases if case is not None]

@@ -1,0 +1,75 @@
+"""Every runnable golden case, executed natively and migrated: the same numbers, and one execution an iteration."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_cases import Case, runnable_cases
+from xla_migrate.verify import Runner, Trace, check_executions, compare
+
+pytestmark = pytest.mark.slow
+
+CASES = runnable_cases()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The three recorded runs of one case."""
+
+    case: Case
+    native: Trace
+    values: Trace
+    counted: Trace
+
+
+@pytest.fixture(scope="module")
+def migrate() -> Callable[[str], str]:
+    try:
+        package: Any = importlib.import_module("xla_migrate")
+        migrate_source = package.migrate_source
+    except (AttributeError, ModuleNotFoundError) as missing:
+        pytest.skip(f"this tree has no migrator yet: {missing}")
+    return lambda code: str(migrate_source(code).code)
+
+
+@pytest.fixture(scope="module", params=CASES, ids=[case.name for case in CASES])
+def runs(
+    request: pytest.FixtureRequest,
+    runner: Runner,
+    migrate: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Runs:
+    case: Case = request.param
+    scripts = tmp_path_factory.mktemp("scripts")
+    migrated = scripts / "migrated.py"
+    migrated.write_text(migrate(case.native.read_text()))
+
+    def run(script: Path, side: str, mode: str = "values") -> Trace:
+        workdir = tmp_path_factory.mktemp(f"{side}-{mode}")
+        return runner.record(script, side, workdir, mode=mode, argv=case.argv)
+
+    return Runs(case, run(case.native, "native"), run(migrated, "xla"), run(migrated, "xla", "count"))
+
+
+def test_the_native_run_trains(runs: Runs):
+    assert runs.native.failure is None, str(runs.native.failure)
+    assert runs.native.losses
+    assert runs.native.steps
+
+
+def test_every_loss_and_the_final_parameters_agree(runs: Runs):
+    result = compare(runs.native, runs.values, runs.case.bounds, runs.case.ignore)
+    assert result.agree, str(result)
+
+
+def test_each_iteration_is_one_execution_and_compiling_stops(runs: Runs):
+    assert check_executions(runs.native, runs.counted, runs.case.limits) == []
+
+
+def test_the_same_files_are_written(runs: Runs):
+    assert sorted(runs.values.files) == sorted(runs.native.files)

@@ -1,0 +1,140 @@
+"""What counts as the same training, on traces made by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from xla_migrate.verify import BOUNDS, Failure, Sample, Step, Trace, compare
+
+FLOAT32 = BOUNDS["float32"]
+
+
+def trace(losses=(1.0, 0.5, 0.25), weights=(1.0, -2.0), **fields):
+    """A trace of one optimizer with one parameter."""
+    steps = [Step(0, number) for number, _ in enumerate(losses, 1)]
+    values = {"losses": list(losses), "steps": steps, "parameters": [[np.array(weights)]]}
+    return Trace("native", "values", **{**values, **fields})
+
+
+def test_a_run_agrees_with_itself():
+    result = compare(trace(), trace(), FLOAT32)
+    assert result.agree
+    assert (result.losses, result.worst_loss, result.worst_parameters) == (3, 0.0, 0.0)
+    assert str(result).startswith("3 losses agree")
+
+
+def test_differences_within_the_bound_agree_and_are_told():
+    result = compare(trace(), trace([1.0, 0.50001, 0.25], [1.00001, -2.0]), FLOAT32)
+    assert result.agree
+    assert result.worst_loss == pytest.approx(2e-5)
+    assert 0 < result.worst_parameters < 1e-4
+
+
+def test_losses_that_are_no_scalars_on_both_sides_agree():
+    assert compare(trace([1.0, None]), trace([1.0, None]), FLOAT32).agree
+
+
+def test_a_loss_near_zero_is_measured_by_the_largest_loss():
+    assert compare(trace([1.0, 1e-9]), trace([1.0, -1e-9]), FLOAT32).agree
+
+
+def test_a_parameter_near_zero_is_measured_by_the_others():
+    ones = [[np.array([1.0, 1.0]), np.array([1e-9])]]
+    others = [[np.array([1.0, 1.0]), np.array([-1e-9])]]
+    assert compare(trace(parameters=ones), trace(parameters=others), FLOAT32).agree
+
+
+def test_bfloat16_has_wider_bounds():
+    other = trace([1.0, 0.505, 0.25])
+    assert compare(trace(), other, BOUNDS["bfloat16"]).agree
+    assert not compare(trace(), other, FLOAT32).agree
+
+
+def test_the_first_loss_that_differs_is_named():
+    first = compare(trace(), trace([1.0, 0.51, 0.3]), FLOAT32).first
+    assert first is not None
+    assert (first.kind, first.where) == ("loss", "backward 2 of 3")
+    assert first.difference == pytest.approx(0.02)
+    assert "native 0.5, migrated 0.51" in str(first)
+
+
+def test_a_loss_that_differs_comes_before_a_number_of_steps_that_differs():
+    first = compare(trace(), trace([1.0, 0.51]), FLOAT32).first
+    assert first is not None
+    assert first.kind == "loss"
+
+
+@pytest.mark.parametrize("losses", [(1.0, 0.5), (1.0, 0.5, 0.25, 0.1)], ids=["missing", "too many"])
+def test_a_number_of_steps_that_differs(losses):
+    first = compare(trace(), trace(losses), FLOAT32).first
+    assert first is not None
+    assert (first.kind, first.native, first.migrated) == ("steps", 3, len(losses))
+
+
+def test_steps_that_were_skipped():
+    first = compare(trace(), trace(steps=[Step(0, 3)]), FLOAT32).first
+    assert first is not None
+    assert (first.kind, first.where) == ("steps", "optimizer steps")
+
+
+@pytest.mark.parametrize("pair", [(math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)])
+def test_not_a_number_is_never_equal(pair):
+    result = compare(trace(losses=[pair[0]]), trace(losses=[pair[1]]), FLOAT32)
+    assert not result.agree
+
+
+def test_a_scalar_against_something_else():
+    assert not compare(trace([1.0]), trace([None]), FLOAT32).agree
+
+
+@pytest.mark.parametrize("weights", [(1.0, -2.01), (1.0, math.nan), (1.0, -2.0, 0.0)])
+def test_final_parameters_that_differ(weights):
+    first = compare(trace(), trace(weights=weights), FLOAT32).first
+    assert first is not None
+    assert (first.kind, first.where) == ("parameters", "optimizer 0, parameter 0")
+
+
+def test_parameters_can_be_left_out_by_name():
+    assert compare(trace(), trace(weights=(5.0, 5.0)), FLOAT32, ignore=["0.0"]).agree
+    assert not compare(trace(), trace(weights=(5.0, 5.0)), FLOAT32, ignore=["0.1"]).agree
+
+
+def test_optimizers_and_parameters_that_are_missing():
+    assert not compare(trace(), trace(parameters=[]), FLOAT32).agree
+    assert not compare(trace(), trace(parameters=[[]]), FLOAT32).agree
+
+
+def test_a_failure_comes_first_and_shows_its_frames():
+    failed = trace([9.0], failure=Failure("ValueError", "no", ["train.py:3 in main: step()"]))
+    for pair in ((trace(), failed), (failed, trace())):
+        first = compare(*pair, FLOAT32).first
+        assert first is not None
+        assert first.kind == "failure"
+        assert "train.py:3 in main: step()" in str(first)
+
+
+def test_a_trace_survives_the_disk(tmp_path):
+    kept = trace(
+        samples=[Sample("step", 1, 2, 3, {"aten::x": 4})],
+        failure=Failure("ValueError", "no", ["line"]),
+        files={"model.pt": 12},
+        modules=[{"norm.mean": np.zeros(3, np.float32), "count": np.array(4)}],
+        batches=7,
+    )
+    kept.save(tmp_path)
+    (tmp_path / "stdout.txt").write_text("epoch 1\n")
+    back = Trace.load(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stdout.txt", "tensors.npz", "trace.json"]
+    assert compare(kept, back, FLOAT32).first.kind == "failure"
+    for name in ("losses", "steps", "samples", "failure", "files", "batches", "side", "mode"):
+        assert getattr(back, name) == getattr(kept, name), name
+    assert back.stdout == "epoch 1\n"
+    assert back.modules[0]["norm.mean"].dtype == np.float32
+    assert back.modules[0]["count"] == 4
+
+
+def test_a_trace_that_was_cut_off_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Trace.load(tmp_path)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from running import Cli
+
+pytestmark = pytest.mark.usefixtures("stub")
+
+
+def test_rules_are_listed_by_code(cli: Cli) -> None:
+    ran = cli("rules")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.text.split("\n")[:-1]] == [
+        "XLA001", "XLA002", "XLA004", "XLA101",
+    ]  # fmt: skip
+    assert "XLA101  warning  safe     device-name   The device is named xla.\n" in ran.text
+
+
+def test_rules_as_json(cli: Cli) -> None:
+    rules = json.loads(cli("rules", "--json").text)
+    assert rules[-1] == {
+        "code": "XLA101",
+        "name": "device-name",
+        "severity": "warning",
+        "safety": "safe",
+        "summary": "The device is named xla.",
+        "why": "CUDA is not there.",
+    }
+
+
+@pytest.mark.parametrize("name", ["XLA101", "xla101", "device-name", "Device-Name"])
+def test_a_rule_is_explained_by_code_or_name(cli: Cli, name: str) -> None:
+    ran = cli("explain", name)
+    assert ran.code == 0
+    assert ran.text == (
+        "XLA101 device-name\nseverity warning, safety safe\n\n"
+        "The device is named xla.\n\nCUDA is not there.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("XLA102", "did you mean xla101?"), ("zzz", "xla-migrate rules lists them")]
+)
+def test_an_unknown_rule_is_a_usage_error(cli: Cli, name: str, hint: str) -> None:
+    ran = cli("explain", name)
+    assert ran.code == 2
+    assert hint in ran.err

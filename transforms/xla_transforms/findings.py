@@ -1,0 +1,96 @@
+"""What a migration has to say: findings, rules, severities and the places they point at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Severity(IntEnum):
+    """How much a finding matters; the order is meaningful (``ERROR`` is the greatest)."""
+
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Safety(str, Enum):
+    """Whether a rule's change keeps the behaviour, may alter it, or is only shown."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    DISPLAY = "display"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that the tool does or reports.
+
+    ``code`` is stable (``XLA101``), ``name`` is the readable twin (``device-name``), ``summary`` one
+    sentence, ``why`` the reason with its upstream source. ``severity`` is that of its findings.
+    """
+
+    code: str
+    name: str
+    summary: str
+    why: str
+    severity: Severity = Severity.INFO
+    safety: Safety = Safety.SAFE
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A piece of the decoded source text.
+
+    ``start`` and ``end`` are offsets in characters, ``end`` exclusive. Lines and columns count from 1;
+    ``end_column`` is exclusive.
+    """
+
+    start: int
+    end: int
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something the reader of the migrated script must know.
+
+    ``fixed`` tells whether the tool already wrote the change that the message describes; ``advice`` says
+    what to do where it did not.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    span: Span
+    advice: str = ""
+    fixed: bool = False
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace ``source[start:end]`` by ``text``; offsets count characters of the decoded text."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One planned change, made by one rule at one or more places of the source."""
+
+    id: int
+    code: str
+    name: str
+    message: str
+    safety: Safety
+    spans: tuple[Span, ...]

@@ -1,0 +1,196 @@
+"""Black on what is new: changed lines of a file in black's style, and no other line."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+Range = tuple[int, int]
+Hunk = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class BlackSettings:
+    """The part of a user's ``[tool.black]`` that changes how code is laid out.
+
+    ``line_length`` counts characters; ``target_versions`` holds black's own names (``py310``),
+    empty for "found out from the source", as in black itself.
+    """
+
+    line_length: int = 88
+    skip_string_normalization: bool = False
+    skip_magic_trailing_comma: bool = False
+    preview: bool = False
+    target_versions: frozenset[str] = frozenset()
+
+
+def format_changed(original: str, code: str, black: BlackSettings | None) -> str:
+    """``code`` with the lines that differ from ``original`` in black's style.
+
+    Comes back as it is where ``original`` was not in black's style under these settings, where
+    ``black`` is ``None``, where black refuses the code, or where it would alter a line that
+    ``original`` has too.
+    """
+    if black is None or code == original:
+        return code
+    mark, newline = _outer(original), _newline(original)
+    if newline is None or _outer(code) != mark or _newline(code) not in (newline, ""):
+        return code
+    before, after = (_inner(text, mark, newline) for text in (original, code))
+    if _surely_unclean(before, black):
+        return code
+    try:
+        result = _format(before, after, black)
+    except Exception:  # black's own errors, a grammar it lacks, or no black at all
+        return code
+    return code if result == after else mark + result.replace("\n", newline or "\n")
+
+
+def changed_ranges(original: str, code: str) -> list[Range]:
+    """Line ranges (from 1, both ends included) of ``code`` that ``original`` does not have."""
+    return [(j1 + 1, j2) for _, _, j1, j2 in hunks(_lines(original), _lines(code)) if j1 < j2]
+
+
+def _format(original: str, code: str, settings: BlackSettings) -> str:
+    import black
+
+    mode = _mode(settings)
+    ranges = changed_ranges(original, code)
+    was_clean = False
+    while ranges:
+        result = black.format_str(code, mode=mode, lines=ranges)
+        if result == code:
+            break
+        was_clean = was_clean or black.format_str(original, mode=mode) == original
+        if not was_clean:
+            break
+        kept = _harmless(ranges, hunks(_lines(code), _lines(result)))
+        if kept == ranges:
+            return result if _same_program(code, result) else code
+        ranges = kept
+    return code
+
+
+def _harmless(ranges: Sequence[Range], altered: Iterable[Hunk]) -> list[Range]:
+    """The ranges left when those go whose formatting reaches into a line outside all ranges."""
+    changed = {line for first, last in ranges for line in range(first, last + 1)}
+    guilty: set[int] = set()
+    for start, end, _, _ in altered:
+        lines = set(range(start + 1, end + 1))
+        inside = lines <= changed if lines else bool({start, start + 1} & changed)
+        if not inside:
+            guilty |= lines | {start, end + 1}
+    if not guilty:
+        return list(ranges)
+    kept = [r for r in ranges if guilty.isdisjoint(range(r[0], r[1] + 1))]
+    return kept if len(kept) < len(ranges) else []
+
+
+def hunks(before: Sequence[str], after: Sequence[str]) -> list[Hunk]:
+    """What differs between two lists of lines: ``before[a:b]`` became ``after[c:d]``."""
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    matcher = difflib.SequenceMatcher(
+        None, before[head : len(before) - tail], after[head : len(after) - tail]
+    )
+    return [
+        (i1 + head, i2 + head, j1 + head, j2 + head)
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        if tag != "equal"
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _same_program(code: str, result: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.dump(ast.parse(code)) == ast.dump(ast.parse(result))
+
+
+@lru_cache(maxsize=16)
+def _mode(settings: BlackSettings) -> Any:
+    import black
+
+    names = settings.target_versions
+    return black.Mode(
+        target_versions={v for v in black.TargetVersion if v.name.lower() in names},
+        line_length=settings.line_length,
+        string_normalization=not settings.skip_string_normalization,
+        magic_trailing_comma=not settings.skip_magic_trailing_comma,
+        preview=settings.preview,
+    )
+
+
+def _outer(text: str) -> str:
+    return "\ufeff" if text.startswith("\ufeff") else ""
+
+
+def _newline(text: str) -> str | None:
+    """The line ending of a text, empty for a text of one line, ``None`` where they are mixed."""
+    returns, feeds, pairs = text.count("\r"), text.count("\n"), text.count("\r\n")
+    if returns == 0:
+        return "\n" if feeds else ""
+    return "\r\n" if returns == feeds == pairs else None
+
+
+def _inner(text: str, mark: str, newline: str) -> str:
+    text = text.removeprefix(mark)
+    return text.replace("\r\n", "\n") if newline == "\r\n" else text
+
+
+_LITERAL_OR_COMMENT = re.compile(
+    r'"""(?:\\[\s\S]|[^\\])*?"""'
+    r"|'''(?:\\[\s\S]|[^\\])*?'''"
+    r'|"(?:\\[\s\S]|[^"\\\n])*"'
+    r"|'(?:\\[\s\S]|[^'\\\n])*'"
+    r"|\#[^\n]*"
+)
+# What black never leaves in code, once literals and comments are blanked out.
+_UNCLEAN_CODE = re.compile(
+    r"[ \t]+$|\t|[^\s\\]  +[^\s#\\]|,[^\s)\]}]|[(\[{] +[^\s#\\]"
+    r"|^(?![@#\s)\]}])[^\n]*(?<!\.\.\.)\n\n?(?:async def|def|class) ",
+    re.MULTILINE,
+)
+_UNCLEAN_COMMENT = re.compile(r"#[^ !:#'\n]|[^\n]*[ \t]$")
+_DIRECTIVE = re.compile(r"#[^\n]*(?:fmt|yapf): ?(?:off|skip|disable)")
+
+
+def _would_be_requoted(token: str) -> bool:
+    return token[0] == "'" and '"' not in token and "\\" not in token
+
+
+def _surely_unclean(text: str, settings: BlackSettings) -> bool:
+    """Whether black would alter ``text``, by signs that a scan finds; ``False`` means "ask black".
+
+    Black over a whole file costs several times what its migration does, and most files are not in
+    its style.
+    """
+    if _DIRECTIVE.search(text):
+        return False
+    skeleton: list[str] = []
+    position = 0
+    for match in _LITERAL_OR_COMMENT.finditer(text):
+        token = match.group()
+        if token[0] == "#":
+            if _UNCLEAN_COMMENT.match(token):
+                return True
+        elif _would_be_requoted(token) and not settings.skip_string_normalization:
+            return True
+        skeleton += (text[position : match.start()], "#" if token[0] == "#" else '""')
+        position = match.end()
+    skeleton.append(text[position:])
+    return _UNCLEAN_CODE.search("".join(skeleton)) is not None

@@ -1,0 +1,77 @@
+"""What can be known about an expression: facts, each a kind with a little detail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import libcst as cst
+
+
+class Kind(Enum):
+    """What an expression is, in the field's own words."""
+
+    NAME = "name"  # something imported; detail is its dotted path
+    FUNCTION = "function"  # defined in the program; node is its definition, detail "bound" for methods
+    CLASS = "class"  # defined in the program; node is its definition
+    INSTANCE = "instance"  # of a class of the program; node is the class
+    MODEL = "model"  # an nn.Module, losses included; detail is the class's dotted path or name
+    PARAMETERS = "parameters"  # what model.parameters() gives
+    OPTIMIZER = "optimizer"  # detail is the class's dotted path; node the call that makes it
+    SCHEDULER = "scheduler"
+    SCALER = "scaler"  # a gradient scaler; node the call that makes it
+    LOADER = "loader"  # a DataLoader; node the call that makes it
+    DATASET = "dataset"
+    SAMPLER = "sampler"
+    DEVICE = "device"  # a torch.device; detail "cuda", "cpu", ...
+    TENSOR = "tensor"  # detail "device", "host", "batch" (fresh from a loader) or "" (unknown place)
+    STATE = "state"  # a state_dict or a loaded checkpoint
+    OPTION = "option"  # a command-line option; node the add_argument call, detail its destination
+    ARGUMENTS = "arguments"  # the namespace that parse_args() gives; node the call
+    PARSER = "parser"
+    WRITER = "writer"  # TensorBoard, W&B, a logger, a progress bar: something that shows values
+    EVENT = "event"  # a torch.cuda.Event
+    STREAM = "stream"  # a torch.cuda.Stream
+    SEQUENCE = "sequence"  # a tuple, list or set; node the literal or comprehension
+    MAPPING = "mapping"  # a dict; node the literal
+    ITERATOR = "iterator"  # something that yields the elements of the expression ``node``
+    STRING = "string"  # detail is the value where it is constant
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing an expression may be. Two facts of one expression mean: one or the other."""
+
+    kind: Kind
+    detail: str = ""
+    node: cst.CSTNode | None = None
+
+
+Facts = frozenset[Fact]
+NOTHING: Facts = frozenset()
+UNKNOWN: Facts = frozenset({Fact(Kind.UNKNOWN)})
+
+
+def fact(kind: Kind, detail: str = "", node: cst.CSTNode | None = None) -> Facts:
+    return frozenset({Fact(kind, detail, node)})
+
+
+def known(facts: Facts) -> Facts:
+    """The facts that say something; ``None`` as an initial value says nothing about a role."""
+    return frozenset(f for f in facts if f.kind not in (Kind.UNKNOWN, Kind.NONE))
+
+
+def of_kind(facts: Facts, kind: Kind) -> Facts:
+    return frozenset(f for f in facts if f.kind is kind)
+
+
+def union(parts: object, get: Callable[[cst.CSTNode], Facts]) -> Facts:
+    found: set[Fact] = set()
+    for part in parts:  # type: ignore[attr-defined]
+        found |= get(part)
+    return frozenset(found)

@@ -1,0 +1,245 @@
+"""The index of a program: parents, scopes, what binds each name, who calls what.
+
+Built in one walk over each module; every question of the analysis is answered from it on demand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+import libcst as cst
+
+from xla_transforms.source import Source
+from xla_transforms.tree import COMPREHENSIONS, FUNCTIONS, SCOPES, children, dotted
+
+
+class How(Enum):
+    """In which way a binding gives its name a value."""
+
+    ASSIGN = "assign"
+    AUGMENT = "augment"
+    ITERATE = "iterate"
+    ENTER = "enter"
+    PARAMETER = "parameter"
+    IMPORT = "import"
+    DEFINE = "define"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One place that gives a name (or an attribute) a value.
+
+    ``value`` is the expression the value comes from, ``path`` the indices that lead through tuple
+    unpacking to it; ``node`` is the target, the parameter, the import alias or the definition;
+    ``statement`` the statement (or comprehension) that binds.
+    """
+
+    how: How
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    value: cst.BaseExpression | None = None
+    path: tuple[int, ...] = ()
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, function, class, lambda or comprehension with the names it binds."""
+
+    node: cst.CSTNode
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
+    declared: set[str] = field(default_factory=set)
+
+    def owner(self, name: str) -> Scope | None:
+        """The scope in which a name used here is bound, by Python's rules."""
+        scope: Scope | None = self
+        if name in self.declared:
+            scope = self.parent
+        first = scope
+        while scope is not None:
+            visible = scope is first or not isinstance(scope.node, cst.ClassDef)
+            if visible and name not in scope.declared and scope.bindings.get(name):
+                return scope
+            scope = scope.parent
+        return None
+
+
+class ModuleIndex:
+    """Parents, scopes and bindings of one module."""
+
+    def __init__(
+        self,
+        source: Source,
+        name: str = "__main__",
+        parents: dict[cst.CSTNode, cst.CSTNode] | None = None,
+    ) -> None:
+        self.source = source
+        self.name = name
+        self.parents = {} if parents is None else parents
+        self.scopes: dict[cst.CSTNode, Scope] = {}
+        self.nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
+        self.attributes: dict[str, list[Binding]] = defaultdict(list)
+        self.items: list[cst.Assign] = []
+        self._index()
+
+    def _index(self) -> None:
+        root = self.source.module
+        self.scopes[root] = Scope(root, None)
+        stack: list[tuple[cst.CSTNode, Scope]] = [(root, self.scopes[root])]
+        while stack:
+            node, scope = stack.pop()
+            self.nodes[type(node)].append(node)
+            _bind(self, node, scope)
+            inner = scope
+            if isinstance(node, (*SCOPES[1:], *COMPREHENSIONS)):
+                inner = self.scopes[node] = Scope(node, scope)
+                _bind_parameters(node, inner)
+            for child in reversed(children(node)):
+                self.parents[child] = node
+                stack.append((child, _scope_for(node, child, scope, inner)))
+
+    def all(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """Every node of the given types, in source order within a type."""
+        for kind in kinds:
+            yield from self.nodes[kind]
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return self.parents.get(node)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def scope_of(self, node: cst.CSTNode) -> Scope:
+        """The scope in which a name written at this node is looked up."""
+        child = node
+        for parent in self.ancestors(node):
+            if parent in self.scopes:
+                scope = self.scopes[parent]
+                return _scope_for(parent, child, scope.parent or scope, scope)
+            child = parent
+        return self.scopes[self.source.module]
+
+    def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The function whose body holds the node (lambdas and classes in between are passed)."""
+        return next((a for a in self.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
+
+    def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        return next((a for a in self.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+
+    def statement_of(self, node: cst.CSTNode) -> cst.BaseStatement | None:
+        """The innermost statement line or compound statement that holds the node."""
+        if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+            return node
+        kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        return next((a for a in self.ancestors(node) if isinstance(a, kinds)), None)
+
+    def within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        return node is outer or any(a is outer for a in self.ancestors(node))
+
+
+def _scope_for(parent: cst.CSTNode, child: cst.CSTNode, outer: Scope, inner: Scope) -> Scope:
+    """Defaults, decorators, bases and the first iterable are evaluated outside the scope they open."""
+    if isinstance(parent, FUNCTIONS):
+        return inner if child is parent.body or isinstance(child, cst.Parameters) else outer
+    if isinstance(parent, cst.ClassDef):
+        return inner if child is parent.body else outer
+    return inner
+
+
+def _bind(index: ModuleIndex, node: cst.CSTNode, scope: Scope) -> None:
+    if isinstance(node, cst.Assign):
+        for assign_target in node.targets:
+            _bind_target(index, scope, assign_target.target, node, How.ASSIGN, node.value)
+    elif isinstance(node, cst.AnnAssign):
+        if node.value is not None:
+            _bind_target(index, scope, node.target, node, How.ASSIGN, node.value)
+        elif isinstance(node.target, cst.Name):
+            _add(scope, node.target.value, Binding(How.OTHER, node.target, node))
+    elif isinstance(node, cst.NamedExpr):
+        _bind_target(index, scope, node.target, node, How.ASSIGN, node.value)
+    elif isinstance(node, cst.AugAssign):
+        _bind_target(index, scope, node.target, node, How.AUGMENT, node.value)
+    elif isinstance(node, (cst.For, cst.CompFor)):
+        _bind_target(index, scope, node.target, node, How.ITERATE, node.iter)
+    elif isinstance(node, cst.WithItem) and node.asname is not None:
+        _bind_target(index, scope, node.asname.name, node, How.ENTER, node.item)
+    elif isinstance(node, cst.ExceptHandler) and node.name is not None:
+        _bind_target(index, scope, node.name.name, node, How.OTHER, None)
+    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        _add(scope, node.name.value, Binding(How.DEFINE, node, node))
+    elif isinstance(node, (cst.Import, cst.ImportFrom)):
+        _bind_imports(scope, node)
+    elif isinstance(node, (cst.Global, cst.Nonlocal)):
+        scope.declared.update(item.name.value for item in node.names)
+
+
+def _bind_target(
+    index: ModuleIndex,
+    scope: Scope,
+    target: cst.CSTNode,
+    statement: cst.CSTNode,
+    how: How,
+    value: cst.BaseExpression | None,
+    path: tuple[int, ...] = (),
+) -> None:
+    if isinstance(target, cst.Name):
+        owner = scope
+        while target.value in owner.declared and owner.parent is not None:
+            owner = owner.parent
+        _add(owner, target.value, Binding(how, target, statement, value, path))
+    elif isinstance(target, cst.Attribute):
+        binding = Binding(how, target, statement, value, path, target.attr.value)
+        index.attributes[target.attr.value].append(binding)
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for position, element in enumerate(target.elements):
+            how_inner = How.OTHER if isinstance(element, cst.StarredElement) else how
+            step = (*path, position)
+            _bind_target(index, scope, element.value, statement, how_inner, value, step)
+
+
+def _bind_parameters(node: cst.CSTNode, scope: Scope) -> None:
+    if not isinstance(node, FUNCTIONS):
+        return
+    for param in parameters(node):
+        _add(scope, param.name.value, Binding(How.PARAMETER, param, node))
+
+
+def parameters(function: cst.FunctionDef | cst.Lambda) -> list[cst.Param]:
+    """All parameters in the order of the signature, ``*args`` and ``**kwargs`` last."""
+    params = function.params
+    found = [*params.posonly_params, *params.params, *params.kwonly_params]
+    if isinstance(params.star_arg, cst.Param):
+        found.append(params.star_arg)
+    if params.star_kwarg is not None:
+        found.append(params.star_kwarg)
+    return found
+
+
+def _bind_imports(scope: Scope, node: cst.Import | cst.ImportFrom) -> None:
+    if isinstance(node.names, cst.ImportStar):
+        return
+    prefix = ""
+    if isinstance(node, cst.ImportFrom):
+        prefix = "." * len(node.relative) + dotted(node.module)
+    for alias in node.names:
+        full = dotted(alias.name)
+        if isinstance(node, cst.ImportFrom):
+            path = f"{prefix}{full}" if prefix.endswith(".") else f"{prefix}.{full}"
+            bound = dotted(alias.asname.name) if alias.asname else full
+        elif alias.asname:
+            path, bound = full, dotted(alias.asname.name)
+        else:
+            path = bound = full.split(".")[0]
+        _add(scope, bound, Binding(How.IMPORT, alias, node, name=path))
+
+
+def _add(scope: Scope, name: str, binding: Binding) -> None:
+    scope.bindings[name].append(binding)

@@ -1,0 +1,210 @@
+"""One parsed module: its text, its libcst tree and where each node stands in the text.
+
+libcst prints most files back unchanged, but not all (a form feed before a statement, a lone carriage
+return). The printed tree is therefore never written: it only serves to find each node's place, and where
+print and text differ the places are mapped back through the characters that libcst left out.
+"""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import io
+import tokenize
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import libcst as cst
+from libcst._nodes.internal import CodegenState
+
+from xla_transforms.findings import Span
+
+
+class SourceError(Exception):
+    """The bytes cannot be read as Python; ``line`` and ``column`` count from 1."""
+
+    def __init__(self, code: str, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+class _PlaceRecorder(CodegenState):
+    """Prints a module and notes the offset at which each node starts and ends."""
+
+    # CodegenState is a slotted dataclass; this subclass only adds attributes.
+    def __init__(self, newline: str, indent: str) -> None:
+        super().__init__(indent, newline)
+        self.offset = 0
+        self.places: dict[int, tuple[int, int]] = {}
+        self._starts: list[int] = []
+
+    def add_indent_tokens(self) -> None:
+        for token in self.indent_tokens:
+            self.add_token(token)
+
+    def add_token(self, value: str) -> None:
+        self.tokens.append(value)
+        self.offset += len(value)
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self._starts.append(self.offset)
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        self.places.setdefault(id(node), (self._starts.pop(), self.offset))
+
+    @contextmanager
+    def record_syntactic_position(
+        self,
+        node: cst.CSTNode,
+        *,
+        start_node: cst.CSTNode | None = None,
+        end_node: cst.CSTNode | None = None,
+    ) -> Iterator[None]:
+        start = self.offset
+        yield
+        first = self.places[id(start_node)][0] if start_node is not None else start
+        last = self.places[id(end_node)][1] if end_node is not None else self.offset
+        self.places[id(node)] = (first, last)
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Return text and encoding of a Python file by PEP 263, the byte-order mark kept in the text.
+
+    Raises ``SourceError`` (``XLA002``) where the bytes do not fit the encoding.
+    """
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise SourceError("XLA002", f"unknown encoding: {error}") from error
+    if data.startswith(codecs.BOM_UTF8):
+        encoding = "utf-8"
+    try:
+        return data.decode(encoding), encoding
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"byte 0x{data[error.start]:02x} is not {encoding}"
+        raise SourceError("XLA002", message, line) from error
+
+
+class Source:
+    """A module as text and tree. Offsets count characters of ``text``."""
+
+    def __init__(self, text: str, path: str = "<unknown>") -> None:
+        self.text = text
+        self.path = path
+        self.module = _parse(text)
+
+    @property
+    def newline(self) -> str:
+        return self.module.default_newline
+
+    @property
+    def indent(self) -> str:
+        return self.module.default_indent
+
+    @cached_property
+    def _places(self) -> Callable[[cst.CSTNode], tuple[int, int]]:
+        recorder = _PlaceRecorder(self.module.default_newline, self.module.default_indent)
+        self.module._codegen(recorder)
+        places = recorder.places
+        printed = "".join(recorder.tokens)
+        if printed == self.text:
+            return lambda node: places[id(node)]
+        shift = _Alignment(printed, self.text)
+        return lambda node: (shift(places[id(node)][0]), shift.end(places[id(node)][1]))
+
+    def offsets(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Start and end of a node in ``text``: a statement without its comments above and its newline."""
+        return self._places(node)
+
+    def code(self, node: cst.CSTNode) -> str:
+        start, end = self.offsets(node)
+        return self.text[start:end]
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts, offset = [0], 0
+        for line in io.StringIO(self.text, newline=""):
+            offset += len(line)
+            starts.append(offset)
+        return starts
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column (both from 1) of an offset."""
+        line = bisect.bisect_right(self._line_starts, offset)
+        if offset == len(self.text) and line > 1 and self._line_starts[line - 1] == offset:
+            line -= 1 if not self.text.endswith(("\n", "\r")) else 0
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def span(self, node: cst.CSTNode) -> Span:
+        return self.span_of(*self.offsets(node))
+
+    def span_of(self, start: int, end: int) -> Span:
+        line, column = self.position(start)
+        end_line, end_column = self.position(end)
+        return Span(start, end, line, column, end_line, end_column)
+
+    def line_start(self, offset: int) -> int:
+        return self._line_starts[bisect.bisect_right(self._line_starts, offset) - 1]
+
+    def line_end(self, offset: int) -> int:
+        """Offset just behind the newline that ends the line of ``offset``."""
+        index = bisect.bisect_right(self._line_starts, offset)
+        return self._line_starts[index] if index < len(self._line_starts) else len(self.text)
+
+
+class _Alignment:
+    """Maps offsets of libcst's print to offsets of the text it came from.
+
+    Only characters that carry no meaning (blanks, form feeds, line ends, a byte-order mark) may be missing
+    from the print; anything else raises ``SourceError`` (``XLA003``).
+    """
+
+    _MEANINGLESS = " \t\f\r\n\ufeff\0\x1a"
+
+    def __init__(self, printed: str, text: str) -> None:
+        self._printed_at: list[int] = []
+        self._skipped: list[int] = []
+        position = skipped = 0
+        for char in text:
+            if position < len(printed) and printed[position] == char:
+                position += 1
+                continue
+            if char not in self._MEANINGLESS:
+                raise SourceError("XLA003", "the parser does not give this file back as it is")
+            skipped += 1
+            self._printed_at.append(position)
+            self._skipped.append(skipped)
+        if position != len(printed):
+            raise SourceError("XLA003", "the parser does not give this file back as it is")
+
+    def __call__(self, offset: int) -> int:
+        index = bisect.bisect_right(self._printed_at, offset)
+        return offset + (self._skipped[index - 1] if index else 0)
+
+    def end(self, offset: int) -> int:
+        """The same for the end of a node: what was left out right behind it does not belong to it."""
+        return self(offset - 1) + 1 if offset else self(offset)
+
+
+def _parse(text: str) -> cst.Module:
+    body = text.removeprefix("\ufeff")
+    try:
+        return cst.parse_module(body)
+    except cst.ParserSyntaxError as error:
+        line, column = error.raw_line, error.raw_column + 1
+        raise SourceError("XLA001", _reason(error), max(line, 1), max(column, 1)) from error
+    except RecursionError as error:
+        raise SourceError("XLA003", "nested too deeply for the parser") from error
+    except Exception as error:  # the native parser raises bare errors on text it cannot tokenise
+        raise SourceError("XLA001", f"not Python 3: {error}") from error
+
+
+def _reason(error: Any) -> str:
+    message = str(error.message).strip().splitlines()
+    return "not Python 3: " + (message[-1] if message else "syntax error")
