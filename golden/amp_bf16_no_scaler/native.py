@@ -10,7 +10,7 @@ class Config:
     seed: int = 3
     epochs: int = 3
     batch_size: int = 8
-    lr: float = 0.02
+    lr: float = 0.01
     precision: str = "bf16"  # "bf16" or "fp32"
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -22,7 +22,7 @@ class Waves(Dataset):
         self.t = torch.linspace(0, 6.283, length)
         self.labels = [i % classes for i in range(count)]
         self.phase = torch.rand(count)
-        self.noise = 0.1 * torch.randn(count, length)
+        self.noise = 0.6 * torch.randn(count, length)
 
     def __len__(self):
         return len(self.labels)

@@ -13,17 +13,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from xla_transforms.engine import Outcome, Settings, migrate_bytes
-from xla_transforms.rules import all_rules
-
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, load, migrate
 from xla_migrate.patch import Patch
+from xla_transforms.engine import Outcome, Settings, migrate_bytes
 from xla_transforms.findings import Change, Finding, Severity, Span
 from xla_transforms.formatting import BlackSettings
+from xla_transforms.rules import all_rules
+from xla_transforms.targets import DEFAULT as DEFAULT_TARGET
+from xla_transforms.targets import target as known_target
 
 Syncfree = Literal["amp", "always", "never"]
-DEFAULT_TARGET = "2.9"
 _BLACK = BlackSettings()
 
 
@@ -66,7 +66,7 @@ def migrate_source(
     never. Changed lines of a script that black would leave alone under the settings ``black`` are
     formatted by black, with ``None`` never. Raises ``ValueError`` for an unknown target.
     """
-    settings = Settings(target=target, syncfree=syncfree, black=black)
+    settings = _settings(target, syncfree, black)
     if not isinstance(code, str):
         return _result(migrate_bytes(bytes(memoryview(code)), settings, path))
     try:
@@ -90,7 +90,7 @@ def migrate_file(
     written gives a failed result.
     """
     name = os.fspath(path)
-    settings = Settings(target, syncfree, black or black_settings([name]))
+    settings = _settings(target, syncfree, black or black_settings([name]))
     return _document_result(*_run([load(name)], settings, write))
 
 
@@ -109,8 +109,13 @@ def migrate_project(
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     names = [os.fspath(path) for path in given]
-    settings = Settings(target, syncfree, black or black_settings(names))
+    settings = _settings(target, syncfree, black or black_settings(names))
     return {d.path: _document_result(d) for d in _run(gather(names), settings, write)}
+
+
+def _settings(name: str, syncfree: Syncfree, black: BlackSettings | None) -> Settings:
+    known_target(name)  # raises for an unknown one
+    return Settings(name, syncfree, black)
 
 
 def _run(documents: list[Document], settings: Settings, write: bool) -> list[Document]:
@@ -139,7 +144,7 @@ def _result(outcome: Outcome) -> Result:
 
 
 def _failed(path: str, *findings: Finding) -> Outcome:
-    return Outcome(path, b"", b"", "", "", (), findings, (), True)
+    return Outcome(path=path, original=b"", findings=findings, failed=True)
 
 
 def _encoding(code: str) -> str:

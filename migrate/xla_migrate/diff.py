@@ -37,6 +37,18 @@ def bytes_diff(
     return "".join(_header(path)).encode("utf-8", "surrogateescape") + body if body else b""
 
 
+def place_after(code: str, edits: Sequence[Edit], offset: int) -> tuple[int, int]:
+    """Line and column (both from 1) in ``code`` of what stood at ``offset`` before the edits."""
+    shift = 0
+    for edit in edits:
+        if edit.end > offset:
+            offset = min(offset, edit.start)
+            break
+        shift += len(edit.text) - (edit.end - edit.start)
+    offset += shift
+    return code.count("\n", 0, offset) + 1, offset - code.rfind("\n", 0, offset)
+
+
 def _text_lines(text: str) -> list[str]:
     """Lines with their newline: as for git, no form feed and no lone return ends one."""
     return io.StringIO(text, newline="\n").readlines()
@@ -84,22 +96,26 @@ def _unified(
     before: Sequence[AnyStr], after: Sequence[AnyStr], changed: Sequence[Hunk], context: int
 ) -> Iterator[tuple[str, AnyStr]]:
     """Prefix and text of each line of a patch; a heading is part of the prefix behind it."""
-    groups: list[list[Hunk]] = list(_groups(changed, context))
-    for group in groups:
+    for group in _groups(changed, context):
         start = max(group[0][0] - context, 0)
         end = min(group[-1][1] + context, len(before))
         size = end - start + sum((j2 - j1) - (i2 - i1) for i1, i2, j1, j2 in group)
         new_start = group[0][2] - (group[0][0] - start)
         heading = f"@@ -{_range(start, end - start)} +{_range(new_start, size)} @@\n"
-        position = start
-        for i1, i2, j1, j2 in [*group, (end, end, 0, 0)]:
-            marked = [(" ", line) for line in before[position:i1]]
-            marked += [("-", line) for line in before[i1:i2]]
-            marked += [("+", line) for line in after[j1:j2]]
-            for prefix, line in marked:
-                yield heading + prefix, line
-                heading = ""
-            position = i2
+        for number, (mark, line) in enumerate(_marked(before, after, group, start, end)):
+            yield mark if number else heading + mark, line
+
+
+def _marked(
+    before: Sequence[AnyStr], after: Sequence[AnyStr], group: Sequence[Hunk], start: int, end: int
+) -> Iterator[tuple[str, AnyStr]]:
+    position = start
+    for i1, i2, j1, j2 in group:
+        yield from ((" ", line) for line in before[position:i1])
+        yield from (("-", line) for line in before[i1:i2])
+        yield from (("+", line) for line in after[j1:j2])
+        position = i2
+    yield from ((" ", line) for line in before[position:end])
 
 
 def _groups(changed: Sequence[Hunk], context: int) -> Iterator[list[Hunk]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xla_transforms.findings import Rule, Severity
 
 FILE_RULE = Rule(
-    code="XLA004",
+    code="XLA005",
     name="file-access",
     summary="A file could not be read or written.",
     why="It is missing, not permitted, changed meanwhile, or the disk is full; it stays as it was.",

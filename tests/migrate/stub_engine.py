@@ -32,13 +32,13 @@ class Settings:
 class Outcome:
     path: str
     original: bytes
-    data: bytes
-    source: str
-    code: str
-    changes: tuple[Change, ...]
-    findings: tuple[Finding, ...]
-    edits: tuple[Edit, ...]
-    failed: bool
+    data: bytes = b""
+    source: str = ""
+    code: str = ""
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    failed: bool = False
 
     def narrow(self, ids: Collection[int]) -> Outcome:
         kept = [(c, e) for c, e in zip(self.changes, self.edits, strict=True) if c.id in ids]

@@ -90,6 +90,11 @@ def test_a_declaration_that_is_none_does_not_matter(api: ModuleType, text: str) 
     assert api.migrate_source(text).code == text.replace("cuda", "xla")
 
 
+def test_an_unknown_target_is_refused(api: ModuleType) -> None:
+    with pytest.raises(ValueError, match=r"unknown target '0.1'; known: "):
+        api.migrate_source(CUDA, target="0.1")
+
+
 def test_a_number_is_no_text(api: ModuleType) -> None:
     with pytest.raises(TypeError):
         api.migrate_source(3)

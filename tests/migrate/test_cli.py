@@ -60,6 +60,13 @@ def test_inplace_writes(cli: Cli, train: Path) -> None:
     assert ran.text.startswith("train.py: migrated (1 change)\n1 of 1 file migrated (1 change);")
 
 
+def test_findings_are_placed_in_the_file_that_was_written(cli: Cli, train: Path) -> None:
+    train.write_bytes(b'd = "cuda"  # note: warning\n')
+    assert "train.py:1:15: warning" in cli("train.py", "--check").text
+    assert "train.py:1:14: warning" in cli("train.py", "--inplace").text
+    assert train.read_bytes().index(b"note") == 13
+
+
 def test_inplace_does_not_touch_a_file_without_changes(cli: Cli, train: Path) -> None:
     train.write_bytes(CLEAN)
     os.utime(train, ns=(5, 5))
@@ -274,7 +281,7 @@ def test_json_tells_files_findings_changes_and_summary(cli: Cli, train: Path, he
     }  # fmt: skip
     assert [(f["path"], f["code"], f["line"]) for f in report["findings"][1:]] == [
         ("b.py", "XLA001", 1),
-        ("no.py", "XLA004", 1),
+        ("no.py", "XLA005", 1),
     ]
     (change,) = report["changes"]
     assert change["spans"] == [{"line": 2, "column": 6, "end_line": 2, "end_column": 10}]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xla_migrate.diff import bytes_diff, text_diff
+from xla_migrate.diff import bytes_diff, place_after, text_diff
 from xla_transforms.findings import Edit
 
 
@@ -80,6 +80,15 @@ def test_only_a_newline_ends_a_line() -> None:
 )
 def test_a_path_is_written_as_git_reads_it(path: str, name: str) -> None:
     assert diff("x\n", Edit(0, 1, "y"), path=path).split("\n")[1] == f"+++ {name}"
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"),
+    [(0, (1, 1)), (3, (1, 4)), (4, (2, 1)), (6, (2, 1)), (8, (4, 1)), (9, (4, 2))],
+)
+def test_a_place_is_followed_through_the_edits(offset: int, place: tuple[int, int]) -> None:
+    source, edits = "abc\ndef\nghi\n", [Edit(4, 7, "x\ny")]
+    assert place_after(patched(source, edits), edits, offset) == place
 
 
 def apply_patch(folder: Path, patch: bytes) -> None:

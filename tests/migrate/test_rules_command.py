@@ -12,7 +12,7 @@ def test_rules_are_listed_by_code(cli: Cli) -> None:
     ran = cli("rules")
     assert ran.code == 0
     assert [line.split()[0] for line in ran.text.split("\n")[:-1]] == [
-        "XLA001", "XLA002", "XLA004", "XLA101",
+        "XLA001", "XLA002", "XLA005", "XLA101",
     ]  # fmt: skip
     assert "XLA101  warning  safe     device-name   The device is named xla.\n" in ran.text
 

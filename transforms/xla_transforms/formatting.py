@@ -124,10 +124,11 @@ def _same_program(code: str, result: str) -> bool:
 @lru_cache(maxsize=16)
 def _mode(settings: BlackSettings) -> Any:
     import black
+    from black.mode import TargetVersion
 
     names = settings.target_versions
     return black.Mode(
-        target_versions={v for v in black.TargetVersion if v.name.lower() in names},
+        target_versions={v for v in TargetVersion if v.name.lower() in names},
         line_length=settings.line_length,
         string_normalization=not settings.skip_string_normalization,
         magic_trailing_comma=not settings.skip_magic_trailing_comma,

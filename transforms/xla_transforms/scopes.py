@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 import libcst as cst
 
@@ -140,6 +141,38 @@ class ModuleIndex:
             return node
         kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
         return next((a for a in self.ancestors(node) if isinstance(a, kinds)), None)
+
+    @cached_property
+    def uses(self) -> dict[tuple[object, str], set[str]]:
+        """The attributes used on each name, by (scope, name), and on ``self.x``, by (class, x)."""
+        found: dict[tuple[object, str], set[str]] = defaultdict(set)
+        for node in self.all(cst.Attribute):
+            assert isinstance(node, cst.Attribute)
+            base = node.value
+            if isinstance(base, cst.Name):
+                scope = self.scope_of(base).owner(base.value)
+                found[(scope, base.value)].add(node.attr.value)
+            elif dotted(base).startswith("self.") and isinstance(base, cst.Attribute):
+                found[(self.class_of(node), base.attr.value)].add(node.attr.value)
+        return found
+
+    def named(self, name: str) -> list[cst.Name]:
+        """Every place where a name is written, attribute names and keywords left out."""
+        return self._named.get(name, [])
+
+    @cached_property
+    def _named(self) -> dict[str, list[cst.Name]]:
+        found: dict[str, list[cst.Name]] = defaultdict(list)
+        for node in self.all(cst.Name):
+            assert isinstance(node, cst.Name)
+            parent = self.parents.get(node)
+            if isinstance(parent, cst.Attribute) and parent.attr is node:
+                continue
+            if isinstance(parent, cst.Arg) and parent.keyword is node:
+                continue
+            if not isinstance(parent, cst.Param) or parent.name is not node:
+                found[node.value].append(node)
+        return found
 
     def within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         return node is outer or any(a is outer for a in self.ancestors(node))

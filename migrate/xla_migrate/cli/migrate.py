@@ -9,6 +9,7 @@ import click
 
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
+from xla_transforms.targets import DEFAULT, target
 
 
 class _Command(click.Command):
@@ -22,7 +23,7 @@ class _Command(click.Command):
 @click.option("--check", is_flag=True)
 @click.option("--diff", is_flag=True)
 @click.option("-o", "--output", metavar="FILE")
-@click.option("--target", default="2.9", metavar="RELEASE")
+@click.option("--target", default=DEFAULT, metavar="RELEASE")
 @click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp")
 @click.option("--stdin-filename", metavar="PATH")
 @click.option(
@@ -77,3 +78,7 @@ def _refuse(options: Options) -> None:
         raise click.UsageError("--output takes one input file")
     if options.json and options.mode is Mode.DIFF:
         raise click.UsageError("--diff prints a patch, not JSON")
+    try:
+        target(options.target)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

@@ -60,16 +60,29 @@ def difference(document: Document, path: str) -> Iterator[Line]:
 
 
 def findings(document: Document) -> Iterator[Line]:
-    """Every finding of a document that was processed, with its advice below it."""
+    """Every finding of a document that was processed, with its advice below it.
+
+    Lines are those of the file as it now is: of the migrated one where it was written.
+    """
     for finding in document.outcome.findings if document.outcome else ():
+        line, column = _place(document, finding)
         yield [
-            (f"{shown(document.path)}:{finding.span.line}:{finding.span.column}: ", "bold"),
+            (f"{shown(document.path)}:{line}:{column}: ", "bold"),
             (finding.severity.label, _SEVERITY_STYLES[finding.severity]),
             (f" {finding.code} {shown(finding.message)}", ""),
             (" (done)" if finding.fixed else "", "green"),
         ]
         if finding.advice:
             yield [(f"    {shown(finding.advice)}", "dim")]
+
+
+def _place(document: Document, finding: Finding) -> tuple[int, int]:
+    from xla_migrate.diff import place_after
+
+    outcome = document.outcome
+    if outcome is None or not (document.written and document.changed):
+        return finding.span.line, finding.span.column
+    return place_after(outcome.code, outcome.edits, finding.span.start)
 
 
 def failures(document: Document) -> Iterator[Line]:

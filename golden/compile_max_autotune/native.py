@@ -1,0 +1,57 @@
+import time
+
+import torch
+import torch._dynamo
+import torch._inductor.config
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch._dynamo.config.suppress_errors = True
+torch._inductor.config.coordinate_descent_tuning = True
+torch.backends.cuda.matmul.allow_tf32 = True
+torch.backends.cudnn.allow_tf32 = True
+torch.backends.cuda.enable_flash_sdp(True)
+
+device = torch.device("cuda:0")
+torch.manual_seed(0)
+
+
+class Mixer(nn.Module):
+    def __init__(self, tokens=16, dim=32):
+        super().__init__()
+        self.token = nn.Linear(tokens, tokens)
+        self.channel = nn.Sequential(nn.Linear(dim, 64), nn.GELU(), nn.Linear(64, dim))
+        self.head = nn.Linear(dim, 10)
+
+    def forward(self, x):
+        x = x + self.token(x.transpose(1, 2)).transpose(1, 2)
+        x = x + self.channel(x)
+        return self.head(x.mean(1))
+
+
+@torch.compile(mode="reduce-overhead", fullgraph=True)
+def loss_fn(logits, labels):
+    return nn.functional.cross_entropy(logits, labels)
+
+
+x = torch.randn(256, 16, 32)
+y = torch.randint(0, 10, (256,))
+loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True, drop_last=True)
+net = Mixer().to(device)
+net = torch.compile(net, mode="max-autotune", backend="inductor")
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True, capturable=True)
+
+for epoch in range(3):
+    tic = time.time()
+    for x, y in loader:
+        torch.compiler.cudagraph_mark_step_begin()
+        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+        loss = loss_fn(net(x), y)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+    torch.cuda.synchronize()
+    print(f"epoch {epoch} loss {loss.item():.4f} {time.time() - tic:.1f}s")
+
+core = getattr(net, "_orig_mod", net)
+torch.save(core.state_dict(), "mixer.pt")

@@ -1,0 +1,89 @@
+"""What a pass gets: one module, the shared analysis, the plan to add to, the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import libcst as cst
+
+from xla_transforms.formatting import BlackSettings
+from xla_transforms.loops import Loops
+from xla_transforms.plan import Plan
+from xla_transforms.program import Program
+from xla_transforms.roles import Roles
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.targets import DEFAULT, target
+from xla_transforms.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to migrate.
+
+    ``target`` names a torch_xla release; ``syncfree`` says when SGD, Adam and AdamW become their syncfree
+    twins; ``black`` holds the user's black settings, ``None`` leaves new text unformatted.
+    """
+
+    target: str = DEFAULT
+    syncfree: Literal["amp", "always", "never"] = "amp"
+    black: BlackSettings | None = field(default_factory=BlackSettings)
+
+
+@dataclass
+class Context:
+    """One module under migration."""
+
+    index: ModuleIndex
+    roles: Roles
+    plan: Plan
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def program(self) -> Program:
+        return self.roles.program
+
+    @cached_property
+    def target(self) -> Target:
+        return target(self.settings.target)
+
+    @cached_property
+    def loops(self) -> Loops:
+        """What the module's loops do."""
+        return Loops(self.roles, self.index)
+
+    @cached_property
+    def already_xla(self) -> bool:
+        """Whether the module imports torch_xla: then its loops are somebody's finished work."""
+        return any(
+            binding.name.split(".")[0] == "torch_xla"
+            for scope in self.index.scopes.values()
+            for bindings in scope.bindings.values()
+            for binding in bindings
+        )
+
+    @cached_property
+    def uses_cuda(self) -> bool:
+        """Whether anything in the program names CUDA (or torch's accelerator) as a place to compute."""
+        return any(_names_cuda(module) for module in self.program.modules.values())
+
+    @cached_property
+    def uses_amp(self) -> bool:
+        """Whether the program computes under autocast or scales its loss."""
+        paths = {self.roles.path(c.func) for c in self._calls("autocast", "GradScaler")}
+        return any(p.startswith("torch.") for p in paths)
+
+    def _calls(self, *names: str) -> list[cst.Call]:
+        return [call for name in names for call in self.program.calls.get(name, ())]
+
+
+def _names_cuda(index: ModuleIndex) -> bool:
+    attributes = {n.attr.value for n in index.all(cst.Attribute) if isinstance(n, cst.Attribute)}
+    if attributes & {"cuda", "accelerator", "is_cuda"}:
+        return True
+    strings = (n.value for n in index.all(cst.SimpleString, cst.FormattedStringText) if isinstance(
+        n, (cst.SimpleString, cst.FormattedStringText)))
+    if any(text.lstrip("rRbBuU\"'").startswith("cuda") for text in strings):
+        return True
+    return any("torch.cuda" in b.name for s in index.scopes.values() for bs in s.bindings.values() for b in bs)

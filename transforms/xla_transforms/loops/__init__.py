@@ -1,0 +1,153 @@
+"""What each loop does: which loops take a step an iteration, what drives them, where their barrier is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import libcst as cst
+
+from xla_transforms.loops.batches import BatchUse, use_of_batches
+from xla_transforms.loops.effects import Effect, Effects
+from xla_transforms.program import Program
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.structure import loaders_behind
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.tree import LOOPS, body_of, children, walk
+
+__all__ = ["Effect", "Loop", "Loops"]
+
+_SYNCHRONIZE = ("torch.cuda.synchronize", "torch.accelerator.synchronize")
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop whose iterations are steps.
+
+    ``loader`` is the expression of the DataLoader that drives it, ``batches`` how what it gives is used;
+    ``wrapped`` tells that an MpDeviceLoader drives it after the migration, ``reason`` why not.
+    """
+
+    node: cst.For | cst.While
+    effect: Effect
+    loader: cst.BaseExpression | None = None
+    batches: BatchUse = field(default_factory=BatchUse)
+    wrapped: bool = False
+    reason: str = ""
+
+    @property
+    def body(self) -> list[cst.CSTNode]:
+        return body_of(self.node)
+
+
+class Loops:
+    """The step loops of one module. ``excluded`` tells which loops may not be driven by a device loader."""
+
+    def __init__(self, roles: Roles, index: ModuleIndex) -> None:
+        self.roles = roles
+        self.index = index
+        self.effects = Effects(roles)
+
+    @property
+    def program(self) -> Program:
+        return self.roles.program
+
+    @cached_property
+    def all(self) -> list[Loop]:
+        """Every step loop, in source order, outer before inner."""
+        found = [self._loop(node) for node in self.index.all(*LOOPS) if self._counts(node)]
+        return sorted(found, key=lambda loop: self.index.source.offsets(loop.node))
+
+    def _counts(self, node: cst.CSTNode) -> bool:
+        return self.effects.is_step_loop(node) and not self.roles.dead(node)
+
+    def _loop(self, node: cst.CSTNode) -> Loop:
+        assert isinstance(node, (cst.For, cst.While))
+        loop = Loop(node, self.effects.of_loop(node))
+        if isinstance(node, cst.For):
+            loaders = loaders_behind(self.roles, node.iter)
+            if len(loaders) == 1:
+                loop.loader = loaders[0]
+                loop.batches = use_of_batches(self.roles, node)
+            elif loaders:
+                loop.reason = "it draws from several loaders at once"
+        self._decide(loop)
+        return loop
+
+    def _decide(self, loop: Loop) -> None:
+        if loop.loader is None:
+            return
+        if not self.roles.is_a(loop.loader, Kind.LOADER):
+            loop.reason = "not everything that may drive it is a DataLoader"
+        elif loop.batches.blocker is not None:
+            line = self.index.source.span(loop.batches.blocker).line
+            loop.reason = f"line {line} uses the batch on the host"
+        elif not loop.batches.transfers:
+            loop.reason = "its batches are never moved to the device"
+        elif self.synchronized(loop) is not None:
+            loop.reason = "its own synchronize() is the barrier"
+        else:
+            loop.wrapped = True
+
+    def synchronized(self, loop: Loop) -> cst.Call | None:
+        """The script's own ``synchronize()`` that every iteration passes, if there is one."""
+        for statement in reversed(loop.body):
+            if not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            for node in walk(statement):
+                if isinstance(node, cst.Call) and self.roles.path(node.func) in _SYNCHRONIZE:
+                    return node
+        return None
+
+    def of(self, node: cst.CSTNode) -> Loop | None:
+        """The step loop in whose iteration a node stands (within the same function)."""
+        for parent in self.index.ancestors(node):
+            if isinstance(parent, (cst.FunctionDef, cst.Lambda)):
+                return None
+            if isinstance(parent, LOOPS):
+                found = next((loop for loop in self.all if loop.node is parent), None)
+                if found is not None:
+                    return found
+        return None
+
+    @cached_property
+    def _needless(self) -> set[cst.CSTNode]:
+        return {call for loop in self.all if loop.wrapped for call in self.own_transfers(loop)}
+
+    def own_transfers(self, loop: Loop) -> list[cst.Call]:
+        """The transfers that stand in the loop itself (those in functions it calls stay)."""
+        return [c for c in loop.batches.transfers if self._inside(c, loop.node)]
+
+    def _inside(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+        here = self.roles.index(node) is self.index
+        return here and self.index.within(node, loop)
+
+    def needless(self, call: cst.CSTNode) -> bool:
+        """Whether a transfer goes away because a device loader brings its batch to the device."""
+        return call in self._needless
+
+    def exits(self, loop: Loop, kind: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """The ``break`` or ``continue`` statements of a loop that come behind device work."""
+        first = self._first_work(loop)
+        for node in _own(loop.node):
+            if isinstance(node, kind) and self.index.source.offsets(node)[0] > first:
+                yield node
+
+    def _first_work(self, loop: Loop) -> int:
+        starts = [
+            self.index.source.offsets(call)[0]
+            for call in self.effects.calls(loop.node.body)
+            if self.effects.of_call(call)
+        ]
+        return min(starts, default=self.index.source.offsets(loop.node)[0])
+
+
+def _own(loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes of a loop's body that are not in an inner loop or function."""
+    stack = list(reversed(children(loop.body)))  # type: ignore[attr-defined]
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, (*LOOPS, cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            stack.extend(reversed(children(node)))

@@ -1,0 +1,236 @@
+"""How a loop uses what its loader gives it: may the batches arrive on the device already?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.scopes import Binding, How, parameters
+from xla_transforms.tree import COMPREHENSIONS, method, receiver, value_of
+
+_SHAPE = frozenset({"size", "dim", "numel", "nelement", "ndimension", "stride", "items", "keys", "values"})
+_SHAPE_ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "is_cuda", "device", "requires_grad"})
+# Ways to look at a tensor that stay on the same device; fine where a transfer follows.
+_VIEWS = frozenset(
+    {
+        "view", "reshape", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "contiguous", "float",
+        "long", "int", "double", "half", "bool", "t", "detach", "clone", "pin_memory", "type", "byte",
+        "requires_grad_", "expand", "repeat", "view_as", "bfloat16",
+    }
+)  # fmt: skip
+_HARMLESS_CALLS = frozenset({"builtins.len", "builtins.isinstance", "builtins.type", "torch.is_tensor"})
+_MAX_DEPTH = 6
+
+
+@dataclass
+class BatchUse:
+    """The transfers of a batch, and the first use that needs it on the host."""
+
+    transfers: list[cst.Call] = field(default_factory=list)
+    blocker: cst.CSTNode | None = None
+
+
+def use_of_batches(roles: Roles, loop: cst.For) -> BatchUse:
+    """Follow everything that a loop's target binds to where it is used."""
+    use = BatchUse()
+    index = roles.index(loop)
+    scope = index.scope_of(loop.body)
+    for name, bindings in scope.bindings.items():
+        for binding in bindings:
+            if binding.statement is loop and not _is_counter(roles, binding):
+                _follow(roles, binding, name, use, 0)
+    return use
+
+
+def _is_counter(roles: Roles, binding: Binding) -> bool:
+    if binding.value is None:
+        return False
+    facts = roles.element(binding.value, binding.path)
+    return bool(facts) and all(f.kind is Kind.NUMBER for f in facts)
+
+
+def _follow(roles: Roles, binding: Binding, name: str, use: BatchUse, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        use.blocker = use.blocker or binding.node
+        return
+    for node in _reads(roles, binding, name):
+        _judge(roles, node, use, depth)
+
+
+def _reads(roles: Roles, binding: Binding, name: str) -> Iterator[cst.Name]:
+    index = roles.index(binding.node)
+    owner = index.scope_of(binding.node).owner(name)
+    targets = {b.node for b in owner.bindings[name]} if owner else set()
+    for node in index.named(name):
+        if node in targets:
+            continue
+        if index.scope_of(node).owner(name) is owner and binding in roles.bindings(node):
+            yield node
+
+
+def _judge(roles: Roles, node: cst.BaseExpression, use: BatchUse, depth: int) -> None:
+    """Decide about one read of (a part of) the batch; sets the blocker where it must be on the host."""
+    index = roles.index(node)
+    parent = index.parent(node)
+    if isinstance(parent, cst.Attribute) and parent.value is node:
+        _judge_attribute(roles, node, parent, use, depth)
+    elif isinstance(parent, cst.Subscript) and parent.value is node:
+        _judge(roles, parent, use, depth)
+    elif isinstance(parent, cst.Arg):
+        _judge_argument(roles, node, parent, use, depth)
+    elif isinstance(parent, (cst.Element, cst.AssignTarget)) and _target_of(roles, parent):
+        return
+    elif isinstance(parent, cst.Assign) and parent.value is node:
+        _follow_targets(roles, parent, use, depth)
+    elif isinstance(parent, cst.CompFor) and parent.iter is node:
+        _follow_comprehension(roles, parent, use, depth)
+    elif isinstance(parent, cst.For) and parent.iter is node:
+        _follow_targets(roles, parent, use, depth)
+    elif isinstance(parent, (cst.Del, cst.Expr, cst.ComparisonTarget)):
+        if isinstance(parent, cst.ComparisonTarget):
+            _block(use, node)
+    else:
+        _block(use, node)
+
+
+def _block(use: BatchUse, node: cst.CSTNode) -> None:
+    use.blocker = use.blocker or node
+
+
+def _target_of(roles: Roles, element: cst.CSTNode) -> bool:
+    """Whether an element or target stands on the left side of an assignment (``batch[k] = ...``)."""
+    index = roles.index(element)
+    return isinstance(element, cst.AssignTarget) or any(
+        isinstance(a, cst.AssignTarget) for a in index.ancestors(element)
+    )
+
+
+def _judge_attribute(
+    roles: Roles, node: cst.BaseExpression, attribute: cst.Attribute, use: BatchUse, depth: int
+) -> None:
+    index = roles.index(node)
+    call = index.parent(attribute)
+    name = attribute.attr.value
+    if not (isinstance(call, cst.Call) and call.func is attribute):
+        if name not in _SHAPE_ATTRIBUTES:
+            _block(use, node)
+    elif is_transfer(roles, call):
+        use.transfers.append(call)
+    elif name in ("items", "values"):
+        _judge(roles, call, use, depth)
+    elif name in _VIEWS or name == "to":
+        _judge(roles, call, use, depth)
+    elif name not in _SHAPE:
+        _block(use, node)
+
+
+def is_transfer(roles: Roles, call: cst.CSTNode) -> bool:
+    """Whether a call moves a tensor to the device: ``.cuda()``, ``.to(device)``."""
+    if not isinstance(call, cst.Call):
+        return False
+    if method(call) == "cuda":
+        return True
+    if method(call) != "to":
+        return False
+    target = value_of(call, "device", 0)
+    if target is None or roles.path(target).startswith("torch."):
+        return False
+    if isinstance(target, cst.Integer):
+        return True
+    kinds = roles.kinds(target)
+    if Kind.DEVICE in kinds or Kind.STRING in kinds or Kind.OPTION in kinds:
+        return roles.places(target) != {"cpu"}
+    return not kinds & {Kind.TENSOR, Kind.NAME} or Kind.NUMBER in kinds
+
+
+def _judge_argument(
+    roles: Roles, node: cst.BaseExpression, arg: cst.Arg, use: BatchUse, depth: int
+) -> None:
+    call = roles.index(node).parent(arg)
+    if not isinstance(call, cst.Call):
+        _block(use, node)
+        return
+    path = roles.path(call.func)
+    if path in _HARMLESS_CALLS:
+        return
+    if path in ("builtins.tuple", "builtins.list", "builtins.enumerate", "builtins.zip", "builtins.dict"):
+        _judge(roles, call, use, depth)
+        return
+    functions = [f for f in roles.facts(call.func) if f.kind is Kind.FUNCTION]
+    followed = False
+    for item in functions:
+        if isinstance(item.node, cst.FunctionDef):
+            followed = _follow_parameter(roles, item.node, call, arg, use, depth) or followed
+    if not followed:
+        _block(use, node)
+
+
+def _follow_parameter(
+    roles: Roles, function: cst.FunctionDef, call: cst.Call, arg: cst.Arg, use: BatchUse, depth: int
+) -> bool:
+    params = parameters(function)
+    owner = roles.index(function).parent(function)
+    method_ = isinstance(roles.index(function).parent(owner) if owner else None, cst.ClassDef)
+    skip = 1 if method_ and params and params[0].name.value in ("self", "cls") else 0
+    param: cst.Param | None = None
+    if arg.keyword is not None:
+        param = next((p for p in params if p.name.value == arg.keyword.value), None)
+    elif not arg.star:
+        position = next(i for i, a in enumerate(call.args) if a is arg) + skip
+        param = params[position] if position < len(params) else None
+    if param is None:
+        return False
+    inner = BatchUse()
+    scope = roles.index(function).scopes[function]
+    for binding in scope.bindings[param.name.value]:
+        if binding.how is How.PARAMETER:
+            _follow(roles, binding, param.name.value, inner, depth + 1)
+    use.blocker = use.blocker or inner.blocker
+    if inner.transfers and not use.transfers:
+        use.transfers.extend(inner.transfers)
+    return True
+
+
+def _follow_targets(
+    roles: Roles, statement: cst.Assign | cst.For, use: BatchUse, depth: int
+) -> None:
+    index = roles.index(statement)
+    scope = index.scope_of(statement)
+    found = False
+    for name, bindings in list(scope.bindings.items()):
+        for binding in bindings:
+            if binding.statement is statement:
+                found = True
+                _follow(roles, binding, name, use, depth + 1)
+    if not found:
+        _block(use, statement)
+
+
+def _follow_comprehension(roles: Roles, clause: cst.CompFor, use: BatchUse, depth: int) -> None:
+    index = roles.index(clause)
+    outer = next((a for a in index.ancestors(clause) if isinstance(a, COMPREHENSIONS)), None)
+    if outer is None:
+        return
+    for name, bindings in list(index.scopes[outer].bindings.items()):
+        for binding in bindings:
+            if binding.statement is clause:
+                _follow_in_comprehension(roles, binding, name, use, depth)
+
+
+def _follow_in_comprehension(
+    roles: Roles, binding: Binding, name: str, use: BatchUse, depth: int
+) -> None:
+    """Dictionary keys of ``{k: v.to(device) for k, v in batch.items()}`` are strings: always fine."""
+    if binding.path == (0,) and binding.value is not None and method(binding.value) == "items":
+        return
+    _follow(roles, binding, name, use, depth + 1)
+
+
+def receiver_of(call: cst.Call) -> cst.BaseExpression:
+    """What a transfer moves."""
+    base = receiver(call)
+    assert base is not None
+    return base

@@ -1,0 +1,131 @@
+"""What a piece of code does to the device: forward, backward, step. Calls into the program are followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Flag, auto
+
+import libcst as cst
+
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles import classes
+from xla_transforms.tree import LOOPS, children, method, receiver
+
+_SAVED = {"zero_grad", "unscale_", "update", "scale"}
+
+
+class Effect(Flag):
+    """The device work of a piece of code."""
+
+    NONE = 0
+    FORWARD = auto()
+    BACKWARD = auto()
+    STEP = auto()
+    OTHER = auto()  # zero_grad, scaler and clipping calls: work that belongs to a step
+
+
+class Effects:
+    """Answers, with memory, what statements and functions do."""
+
+    def __init__(self, roles: Roles) -> None:
+        self.roles = roles
+        self._functions: dict[cst.CSTNode, Effect] = {}
+        self._loops: dict[cst.CSTNode, Effect] = {}
+
+    def of_call(self, call: cst.Call) -> Effect:
+        """What one call does by itself, its arguments not counted."""
+        roles, name = self.roles, method(call)
+        base = receiver(call)
+        if name == "backward" and base is not None and not roles.path(call.func).startswith("builtins"):
+            return Effect.BACKWARD
+        if name in ("step", *_SAVED) and base is not None:
+            found = self._stateful(base, name)
+            if found:
+                return found
+        path = roles.path(call.func)
+        if path.startswith("torch.nn.utils.clip_grad") or path == "torch.autograd.grad":
+            return Effect.OTHER if "clip" in path else Effect.BACKWARD
+        return self._called(call)
+
+    def _stateful(self, base: cst.BaseExpression, name: str) -> Effect:
+        kinds = self.roles.kinds(base)
+        if Kind.OPTIMIZER in kinds or Kind.SCALER in kinds:
+            return Effect.STEP if name == "step" else Effect.OTHER
+        return Effect.OTHER if Kind.MODEL in kinds and name == "zero_grad" else Effect.NONE
+
+    def _called(self, call: cst.Call) -> Effect:
+        found = Effect.NONE
+        for item in self.roles.facts(call.func):
+            if item.kind is Kind.MODEL and not self._inside_model(call):
+                found |= Effect.FORWARD
+            elif item.kind is Kind.FUNCTION and item.node is not None:
+                if not self._method_of_model(item.node):
+                    found |= self.of_function(item.node)
+                elif item.detail == "bound":
+                    found |= Effect.FORWARD if not self._inside_model(call) else Effect.NONE
+        return found
+
+    def _method_of_model(self, function: cst.CSTNode) -> bool:
+        owner = self.roles.index(function).class_of(function)
+        return isinstance(owner, cst.ClassDef) and classes.role_of(self.roles, owner) is Kind.MODEL
+
+    def _inside_model(self, node: cst.CSTNode) -> bool:
+        """Whether a node stands in a method of a model: its calls are one forward pass, not several."""
+        return self._method_of_model(node)
+
+    def of_function(self, function: cst.CSTNode) -> Effect:
+        """What calling a function does outside its own step loops."""
+        if function not in self._functions:
+            self._functions[function] = Effect.NONE
+            body = getattr(function, "body", None)
+            self._functions[function] = self.of(body) if body is not None else Effect.NONE
+        return self._functions[function]
+
+    def of(self, node: cst.CSTNode) -> Effect:
+        """What a statement (or block) does, the work of step loops inside it left out."""
+        found = Effect.NONE
+        for call in self.calls(node):
+            found |= self.of_call(call)
+        return found
+
+    def calls(self, node: cst.CSTNode) -> Iterator[cst.Call]:
+        """The calls that belong to a piece of code itself: not those of step loops and functions in it.
+
+        The body of a function defined here and handed on (a closure for LBFGS) counts as code of its own.
+        """
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            if current is not node and isinstance(current, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+                continue
+            if current is not node and isinstance(current, LOOPS) and self.is_step_loop(current):
+                continue
+            if isinstance(current, cst.Call):
+                yield current
+            stack.extend(reversed(children(current)))
+
+    def is_step_loop(self, loop: cst.CSTNode) -> bool:
+        """Whether each iteration of a loop is a step of training or evaluation of its own."""
+        return bool(self.of_loop(loop))
+
+    def of_loop(self, loop: cst.CSTNode) -> Effect:
+        """The work of one iteration if that makes the loop a step loop, else nothing."""
+        if loop not in self._loops:
+            self._loops[loop] = Effect.NONE
+            self._loops[loop] = self._judge(loop)
+        return self._loops[loop]
+
+    def _judge(self, loop: cst.CSTNode) -> Effect:
+        if self._inside_model(loop):
+            return Effect.NONE
+        body = loop.body  # type: ignore[attr-defined]
+        found = self.of(body)
+        for inner in self._closures(body):
+            found |= self.of(inner.body)
+        working = Effect.FORWARD | Effect.BACKWARD
+        return found if found & working else Effect.NONE
+
+    def _closures(self, body: cst.CSTNode) -> list[cst.FunctionDef]:
+        """Functions defined in a loop's own block and handed to an optimizer's step."""
+        statements = getattr(body, "body", ())
+        return [s for s in statements if isinstance(s, cst.FunctionDef)]

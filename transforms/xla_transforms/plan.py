@@ -1,0 +1,230 @@
+"""The plan: what is to become of which node, asked for by the passes, rendered in one go.
+
+A pass reads the original tree and asks for changes by node. Each change holds *sites*: a piece of the
+original text with a function that writes its new text, in which other pieces may appear through
+``render``; so an inner and an outer change compose, whichever pass asked for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from xla_transforms.findings import Change, Finding, Rule, Safety, Severity, Span
+from xla_transforms.imports import ImportTable
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.targets.base import Spelling
+
+Render = Callable[[cst.CSTNode], str]
+Part = cst.CSTNode | str
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place of the text and how its new text is made. ``order`` sorts insertions at one offset."""
+
+    start: int
+    end: int
+    write: Callable[[Render], str]
+    change: int
+    order: int
+    wraps: bool = False
+    removes: cst.CSTNode | None = None
+
+
+@dataclass
+class Planned:
+    """A change under construction; see ``Plan.change``."""
+
+    plan: Plan
+    id: int
+    rule: Rule
+    message: str
+    node: cst.CSTNode
+    safety: Safety
+    sites: list[Site] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+
+    def use(self, module: str) -> str:
+        """The local name of a module (``torch_xla.core.xla_model`` -> ``xm``); imported if this is applied."""
+        self.imports.append(module)
+        return self.plan.imports.name_of(module)
+
+    def spell(self, spelling: Spelling) -> str:
+        """The target's text for something, the module's local name filled in, its import wanted."""
+        return spelling.text.replace("{m}", self.use(spelling.module))
+
+    def replace(self, node: cst.CSTNode, template: str, *parts: Part) -> Planned:
+        """Write ``template`` for a node; ``{0}``, ``{1}`` ... stand for the parts (nodes or text)."""
+        start, end = self.plan.offsets(node)
+        self._claim(node)
+        return self._site(start, end, _filled(template, parts))
+
+    def wrap(self, node: cst.CSTNode, template: str, *parts: Part) -> Planned:
+        """Write ``template`` around a node, ``{0}`` being the node with all its own changes."""
+        start, end = self.plan.offsets(node)
+        return self._site(start, end, _filled(template, (node, *parts)), wraps=True)
+
+    def remove(self, statement: cst.CSTNode) -> Planned:
+        """Take out a statement (with its line, its comment stays) or one small statement of a line."""
+        self._claim(statement)
+        start, end, keep = self.plan.extent(statement)
+        return self._site(start, end, lambda render: keep, removes=statement)
+
+    def replace_statements(
+        self, first: cst.CSTNode, last: cst.CSTNode, write: Callable[[Render], str]
+    ) -> Planned:
+        """Write whole lines for the lines from statement ``first`` to ``last`` of one block."""
+        source = self.plan.index.source
+        start = source.line_start(self.plan.offsets(first)[0])
+        end = source.line_end(self.plan.offsets(last)[1])
+        return self._site(start, end, write)
+
+    def before(self, statement: cst.CSTNode, *lines: str) -> Planned:
+        """Insert lines above a statement, at its indentation (below its own comments)."""
+        start = self.plan.index.source.line_start(self.plan.offsets(statement)[0])
+        return self._insert(start, self.plan.indentation(statement), lines)
+
+    def after(self, statement: cst.CSTNode, *lines: str) -> Planned:
+        """Insert lines below a statement, at its indentation."""
+        end = self.plan.index.source.line_end(self.plan.offsets(statement)[1])
+        return self._insert(end, self.plan.indentation(statement), lines)
+
+    def _insert(self, offset: int, indent: str, lines: Sequence[str]) -> Planned:
+        source = self.plan.index.source
+        text = "".join(f"{indent}{line}{source.newline}" if line else source.newline for line in lines)
+        if offset == len(source.text) and not source.text.endswith(("\n", "\r")):
+            text = source.newline + text.removesuffix(source.newline)
+        return self._site(offset, offset, lambda render: text)
+
+    def _claim(self, node: cst.CSTNode) -> None:
+        if node in self.plan.claimed:
+            raise Conflict(self.plan.claimed[node])
+        self.plan.claimed[node] = self.id
+
+    def _site(
+        self,
+        start: int,
+        end: int,
+        write: Callable[[Render], str],
+        *,
+        wraps: bool = False,
+        removes: cst.CSTNode | None = None,
+    ) -> Planned:
+        order = self.plan.next_order()
+        self.sites.append(Site(start, end, write, self.id, order, wraps, removes))
+        return self
+
+
+class Conflict(Exception):
+    """Two passes want to write the same node; the first one keeps it."""
+
+
+class Plan:
+    """All that the passes ask for in one module."""
+
+    def __init__(self, index: ModuleIndex) -> None:
+        self.index = index
+        self.imports = ImportTable(index)
+        self.claimed: dict[cst.CSTNode, int] = {}
+        self.planned: list[Planned] = []
+        self.findings: list[Finding] = []
+        self._order = 0
+
+    def change(
+        self, rule: Rule, node: cst.CSTNode, message: str, safety: Safety | None = None
+    ) -> Planned:
+        """Start a change of a rule at a node; add to it what is to be written."""
+        made = Planned(self, len(self.planned) + 1, rule, message, node, safety or rule.safety)
+        self.planned.append(made)
+        return made
+
+    def taken(self, node: cst.CSTNode) -> bool:
+        """Whether an earlier pass already writes or removes this node (or something around it)."""
+        return node in self.claimed or any(a in self.claimed for a in self.index.ancestors(node))
+
+    def report(
+        self,
+        rule: Rule,
+        node: cst.CSTNode,
+        message: str,
+        advice: str = "",
+        *,
+        severity: Severity | None = None,
+        fixed: bool = False,
+    ) -> None:
+        """Tell the reader something about a node, once for each rule and place."""
+        span = self.index.source.span(node)
+        level = severity or rule.severity
+        found = Finding(rule.code, rule.name, level, message, span, advice, fixed)
+        if not any((f.code, f.span, f.message) == (found.code, span, message) for f in self.findings):
+            self.findings.append(found)
+
+    def changes(self) -> tuple[Change, ...]:
+        span = self.index.source.span
+        return tuple(
+            Change(p.id, p.rule.code, p.rule.name, p.message, p.safety, _spans(self, p, span(p.node)))
+            for p in self.planned
+            if p.sites
+        )
+
+    def sites(self, ids: Collection[int] | None = None) -> list[Site]:
+        """The sites of the chosen changes (of all by default), import lines not among them."""
+        return [s for p in self.planned if ids is None or p.id in ids for s in p.sites]
+
+    def wanted_imports(self, ids: Collection[int] | None = None) -> list[str]:
+        chosen = [p for p in self.planned if p.sites and (ids is None or p.id in ids)]
+        return sorted({module for p in chosen for module in p.imports})
+
+    def offsets(self, node: cst.CSTNode) -> tuple[int, int]:
+        return self.index.source.offsets(node)
+
+    def next_order(self) -> int:
+        self._order += 1
+        return self._order
+
+    def indentation(self, statement: cst.CSTNode) -> str:
+        source = self.index.source
+        start = self.offsets(statement)[0]
+        line = source.text[source.line_start(start) : start]
+        return line[: len(line) - len(line.lstrip(" \t\f"))]
+
+    def extent(self, statement: cst.CSTNode) -> tuple[int, int, str]:
+        """What goes when a statement goes: start, end and the text to leave (its trailing comment)."""
+        source = self.index.source
+        line = self.index.parent(statement)
+        if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+            if len(line.body) > 1:
+                return self._one_of_many(line.body, statement)
+            if isinstance(line, cst.SimpleStatementSuite):
+                return (*self.offsets(statement), "pass")
+            statement = line
+        start, end = self.offsets(statement)
+        first, last = source.line_start(start), source.line_end(end)
+        rest = source.text[end:last].strip()
+        keep = f"{self.indentation(statement)}{rest}{source.newline}" if rest.startswith("#") else ""
+        return first, last, keep
+
+    def _one_of_many(
+        self, body: Sequence[cst.CSTNode], statement: cst.CSTNode
+    ) -> tuple[int, int, str]:
+        position = next(i for i, item in enumerate(body) if item is statement)
+        start, end = self.offsets(statement)
+        if position + 1 < len(body):
+            return start, self.offsets(body[position + 1])[0], ""
+        return self.offsets(body[position - 1])[1], end, ""
+
+
+def _spans(plan: Plan, planned: Planned, first: Span) -> tuple[Span, ...]:
+    own = [plan.index.source.span_of(s.start, s.end) for s in planned.sites if s.end > s.start]
+    return tuple(sorted({first, *own}))
+
+
+def _filled(template: str, parts: Sequence[Part]) -> Callable[[Render], str]:
+    def write(render: Render) -> str:
+        texts = [p if isinstance(p, str) else render(p) for p in parts]
+        return template.format(*texts) if parts else template
+
+    return write

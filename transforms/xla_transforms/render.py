@@ -1,0 +1,116 @@
+"""From the sites of a plan to disjoint edits of the original text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from xla_transforms.findings import Edit
+from xla_transforms.plan import Conflict, Site
+from xla_transforms.scopes import ModuleIndex
+
+
+class Renderer:
+    """Writes the new text of any piece of a module under a chosen set of sites."""
+
+    def __init__(self, index: ModuleIndex, sites: Sequence[Site]) -> None:
+        self.source = index.source
+        self.index = index
+        chosen = [*sites, *self._passes_for_empty_blocks(sites)]
+        # outermost first; wraps of one place go outside its replacement, the later wrap outermost
+        self.sites = sorted(
+            chosen, key=lambda s: (s.start, -s.end, not s.wraps, -s.order if s.wraps else s.order)
+        )
+        self._skip: set[Site] = set()
+
+    def edits(self) -> list[Edit]:
+        """One edit for each outermost site, in order, disjoint."""
+        return self._between(0, len(self.source.text), list(self.sites))
+
+    def code(self) -> str:
+        return apply(self.source.text, self.edits())
+
+    def _between(self, start: int, end: int, sites: list[Site]) -> list[Edit]:
+        found: list[Edit] = []
+        position = start
+        while sites:
+            site, sites = sites[0], sites[1:]
+            if site.start < position:
+                raise Conflict(f"overlapping changes at offset {site.start}")
+            inner = [s for s in sites if s.start < site.end or (s.start == site.start == site.end == s.end)]
+            if site.start == site.end:
+                inner = []
+            if any(s.end > site.end for s in inner):
+                raise Conflict(f"overlapping changes at offset {site.start}")
+            sites = sites[len(inner) :]
+            found.append(Edit(site.start, site.end, self._write(site, inner)))
+            position = site.end
+        return found
+
+    def _write(self, site: Site, inner: list[Site]) -> str:
+        def render(node: cst.CSTNode) -> str:
+            start, end = self.source.offsets(node)
+            within = [s for s in inner if start <= s.start and s.end <= end]
+            edits = self._between(start, end, within)
+            return apply(self.source.text, edits, start, end)
+
+        return site.write(render)
+
+    def _passes_for_empty_blocks(self, sites: Sequence[Site]) -> list[Site]:
+        """``pass`` for every block from which all statements are taken out and into which nothing goes."""
+        removed = {s.removes: s for s in sites if s.removes is not None}
+        filled = {s.start for s in sites if s.start == s.end}
+        blocks = {self._block(node): None for node in removed}
+        found: list[Site] = []
+        for block in blocks:
+            if not isinstance(block, cst.IndentedBlock):
+                continue
+            lines = [_statement(line) for line in block.body]
+            if not all(self._gone(line, removed) for line in block.body):
+                continue
+            start, end = self.source.offsets(block.body[0])
+            first, last = self.source.line_start(start), self.source.line_end(self.source.offsets(block.body[-1])[1])
+            if any(first <= offset <= last for offset in filled) or not lines:
+                continue
+            indent = self.source.text[first:start]
+            text = f"{indent}pass{self.source.newline}"
+            found.append(Site(first, first, lambda render, text=text: text, 0, 0))  # type: ignore[misc]
+        return found
+
+    def _gone(self, line: cst.CSTNode, removed: dict[cst.CSTNode, Site]) -> bool:
+        if line in removed:
+            return True
+        return isinstance(line, cst.SimpleStatementLine) and all(s in removed for s in line.body)
+
+    def _block(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        parent = self.index.parent(node)
+        return self.index.parent(parent) if isinstance(parent, cst.SimpleStatementLine) else parent
+
+
+def _statement(line: cst.CSTNode) -> cst.CSTNode:
+    return line.body[0] if isinstance(line, cst.SimpleStatementLine) else line
+
+
+def apply(text: str, edits: Sequence[Edit], start: int = 0, end: int | None = None) -> str:
+    """The text between ``start`` and ``end`` with sorted, disjoint edits applied."""
+    pieces: list[str] = []
+    position = start
+    for edit in edits:
+        pieces += [text[position : edit.start], edit.text]
+        position = edit.end
+    pieces.append(text[position : len(text) if end is None else end])
+    return "".join(pieces)
+
+
+def line_edits(before: str, after: str) -> Iterator[Edit]:
+    """The edits, whole lines each, that turn one text into another."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    offsets = [0]
+    for line in old:
+        offsets.append(offsets[-1] + len(line))
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag != "equal":
+            yield Edit(offsets[i1], offsets[i2], "".join(new[j1:j2]))

@@ -1,0 +1,302 @@
+"""Calls: what they give back, who calls a function, what arrives in its parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.roles import classes, structure
+from xla_transforms.roles import evaluate as ev
+from xla_transforms.roles.catalog import (
+    BUILTIN_NUMBERS,
+    MODEL_METHODS_SAME,
+    TENSOR_METHODS,
+    result_of,
+)
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
+from xla_transforms.scopes import parameters
+from xla_transforms.tree import argument, method, receiver, string_value, value_of, walk
+
+if TYPE_CHECKING:
+    from xla_transforms.roles import Roles
+
+
+def call(roles: Roles, node: cst.Call) -> Facts:
+    """What a call gives back."""
+    found: set[Fact] = set()
+    for item in roles.facts(node.func):
+        if item.kind is Kind.NAME:
+            found |= _named(roles, node, item.detail)
+        elif item.kind is Kind.CLASS and item.node is not None:
+            found |= classes.instance(roles, item.node)
+        elif item.kind is Kind.FUNCTION and item.node is not None:
+            found |= returns(roles, item.node)
+        elif item.kind is Kind.MODEL:
+            found |= _forward(roles, item)
+    if not known(frozenset(found)):
+        base = receiver(node)
+        for item in roles.facts(base) if base is not None else NOTHING:
+            found |= _method(roles, node, item)
+    return frozenset(found) or UNKNOWN
+
+
+def _forward(roles: Roles, item: Fact) -> Facts:
+    """The output of a model: tensors on the device; a tuple or dict where its ``forward`` shows one."""
+    if isinstance(item.node, cst.ClassDef):
+        function = classes.find_method(roles, item.node, "forward")
+        if function is not None:
+            shapes = [f for f in returns(roles, function) if f.kind in (Kind.SEQUENCE, Kind.MAPPING)]
+            if shapes:
+                return frozenset(shapes)
+    return fact(Kind.TENSOR, "device")
+
+
+def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
+    if path.startswith("builtins."):
+        return _builtin(roles, node, path.removeprefix("builtins."))
+    if structure.is_wrapper(roles, node):
+        return fact(Kind.ITERATOR, path, node)
+    kind, detail = result_of(path)
+    if kind is Kind.DEVICE and not detail:
+        return _device(roles, node)
+    if kind is Kind.TENSOR and path.startswith("torch."):
+        return fact(Kind.TENSOR, _place(roles, node, detail))
+    if path == "torch.compile" and node.args:
+        return roles.facts(node.args[0].value)
+    if path == "torch.nn.DataParallel" and node.args:
+        return roles.facts(node.args[0].value)
+    if path == "copy.deepcopy" and node.args:
+        return roles.facts(node.args[0].value)
+    if path == "torch.accelerator.current_accelerator":
+        return fact(Kind.DEVICE, "cuda")
+    if path == "torch.utils.data.random_split":
+        return fact(Kind.DATASET, path)
+    return fact(kind, detail, node)
+
+
+def _builtin(roles: Roles, node: cst.Call, name: str) -> Facts:
+    if name in BUILTIN_NUMBERS:
+        return fact(Kind.NUMBER)
+    if name in ("str", "format", "repr"):
+        inner = roles.places(node.args[0].value) - {"?"} if node.args else set()
+        return fact(Kind.STRING, inner.pop() if len(inner) == 1 else "")
+    if name in ("bool", "isinstance", "hasattr", "any", "all"):
+        return fact(Kind.BOOLEAN)
+    if name in ("sum", "max", "min", "abs", "pow") and node.args:
+        inner_facts = [roles.facts(a.value) for a in node.args]
+        elements = roles.element(node.args[0].value, ()) if len(node.args) == 1 else NOTHING
+        return of_kind(frozenset().union(*inner_facts, elements), Kind.TENSOR) or fact(Kind.NUMBER)
+    if name == "next" and node.args:
+        return structure.iterated(roles, node.args[0].value, ()) or UNKNOWN
+    if name == "dict":
+        return fact(Kind.MAPPING, "", node)
+    if name == "getattr" and len(node.args) >= 2:
+        return UNKNOWN
+    if structure.is_wrapper(roles, node):
+        return fact(Kind.ITERATOR, name, node)
+    return UNKNOWN
+
+
+def _device(roles: Roles, node: cst.Call) -> Facts:
+    argument_ = value_of(node, "type", 0) or value_of(node, "device", 0)
+    if argument_ is None:
+        return fact(Kind.DEVICE, "?")
+    return frozenset(Fact(Kind.DEVICE, place, node) for place in roles.places(argument_) or {"?"})
+
+
+def _place(roles: Roles, node: cst.Call, default: str) -> str:
+    """Where a tensor made by ``torch.something(...)`` lives: as ``device=`` says, else as its inputs."""
+    device = argument(node, "device")
+    if device is not None:
+        return _placed(roles, device.value)
+    if default:
+        return default
+    inputs: set[str] = set()
+    for arg in node.args:
+        inputs |= {f.detail for f in of_kind(roles.facts(arg.value), Kind.TENSOR)}
+        inputs |= {f.detail for f in of_kind(roles.element(arg.value, ()), Kind.TENSOR)}
+    return next((p for p in ("device", "", "batch", "host") if p in inputs), "")
+
+
+def _placed(roles: Roles, device: cst.BaseExpression) -> str:
+    return "host" if roles.places(device) == {"cpu"} else "device"
+
+
+def _method(roles: Roles, node: cst.Call, item: Fact) -> Facts:
+    name = method(node)
+    if item.kind is Kind.TENSOR:
+        return _tensor_method(roles, node, item, name)
+    if item.kind is Kind.MODEL:
+        return _model_method(roles, item, name)
+    if item.kind is Kind.PARSER and name in ("parse_args", "parse_known_args"):
+        return fact(Kind.ARGUMENTS, "", node)
+    if item.kind is Kind.PARSER and name.startswith("add_"):
+        return frozenset({item})
+    if item.kind is Kind.ARGUMENTS:
+        return frozenset({item})
+    if item.kind is Kind.SCALER and name == "scale" and node.args:
+        return roles.facts(node.args[0].value)
+    if item.kind in (Kind.OPTIMIZER, Kind.SCHEDULER) and name in ("state_dict",):
+        return fact(Kind.STATE)
+    if item.kind is Kind.NUMBER and item.detail == "host":
+        return frozenset({item})
+    if item.kind is Kind.MAPPING and name in ("get", "pop"):
+        key = string_value(node.args[0].value) if node.args else None
+        return structure.at(roles, frozenset({item}), (key if key is not None else "*",))
+    return UNKNOWN
+
+
+def _tensor_method(roles: Roles, node: cst.Call, item: Fact, name: str) -> Facts:
+    if name == "to":
+        target = value_of(node, "device", 0)
+        if target is not None and {Kind.DEVICE, Kind.STRING, Kind.NUMBER} & roles.kinds(target):
+            return fact(Kind.TENSOR, _placed(roles, target))
+        if target is not None and not roles.path(target).startswith("torch."):
+            return fact(Kind.TENSOR, "device" if item.detail != "host" else "")
+        return frozenset({item})
+    kind, detail = TENSOR_METHODS.get(name, (Kind.TENSOR, item.detail))
+    return fact(kind, detail)
+
+
+def _model_method(roles: Roles, item: Fact, name: str) -> Facts:
+    if name in MODEL_METHODS_SAME:
+        return frozenset({item})
+    if name == "parameters":
+        return fact(Kind.PARAMETERS, "", item.node)
+    if name in ("named_parameters", "named_buffers"):
+        return fact(Kind.PARAMETERS, "named", item.node)
+    if name in ("state_dict",):
+        return fact(Kind.STATE)
+    if name in ("zero_grad", "load_state_dict", "modules", "children", "named_modules"):
+        return UNKNOWN
+    return fact(Kind.TENSOR, "device") if name in ("forward", "log_prob", "sample") else UNKNOWN
+
+
+def returns(roles: Roles, function: cst.CSTNode) -> Facts:
+    """What a function of the program gives back (for a generator: something that yields)."""
+    if isinstance(function, cst.Lambda):
+        return roles.facts(function.body)
+    assert isinstance(function, cst.FunctionDef)
+    found: set[Fact] = set()
+    with roles.guarded(("returns", function)) as free:
+        if not free:
+            return NOTHING
+        for node in walk(function.body, into_functions=False):
+            if isinstance(node, cst.Return):
+                found |= roles.facts(node.value) if node.value else fact(Kind.NONE)
+            elif isinstance(node, cst.Yield) and isinstance(node.value, cst.BaseExpression):
+                sequence = cst.List([cst.Element(node.value)])
+                found.add(Fact(Kind.SEQUENCE, "yields", sequence))
+    if not found:
+        return fact(Kind.NONE)
+    return frozenset(found) if known(frozenset(found)) else ev.annotation(roles, function.returns)
+
+
+def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
+    """The calls of a function of the program, each with how many parameters ``self`` takes."""
+    name = function.name.value
+    owner = roles.index(function).class_of(function)
+    direct = isinstance(owner, cst.ClassDef)
+    names = [name]
+    if name == "__init__" and owner is not None:
+        names = [owner.name.value, *(_subclass_names(roles, owner))]
+    found = []
+    for candidate in (c for n in names for c in roles.program.calls.get(n, ())):
+        for item in roles.facts(candidate.func):
+            hit = item.node is function or (name == "__init__" and item.kind is Kind.CLASS)
+            if hit:
+                bound = item.detail == "bound" or (direct and name == "__init__")
+                found.append((candidate, 1 if bound else 0))
+                break
+    return found
+
+
+def _subclass_names(roles: Roles, owner: cst.ClassDef) -> list[str]:
+    every = [c for index in roles.program.modules.values() for c in index.all(cst.ClassDef)]
+    return [
+        c.name.value
+        for c in every
+        if isinstance(c, cst.ClassDef) and c is not owner and owner in classes.lineage(roles, c)
+    ]
+
+
+def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
+    """What arrives in a parameter: by ``self``, by annotation, by the arguments of all calls, by default."""
+    if not isinstance(function, cst.FunctionDef):
+        return UNKNOWN
+    params = parameters(function)
+    owner = _owner(roles, function)
+    if owner is not None and params and params[0] is param:
+        return classes.instance(roles, owner)
+    found: set[Fact] = set()
+    with roles.guarded(("parameter", param)) as free:
+        if free:
+            found |= _arguments(roles, param, function, params)
+    if param.default is not None:
+        found |= roles.facts(param.default)
+    if known(frozenset(found)):
+        return frozenset(found)
+    annotated = ev.annotation(roles, param.annotation)
+    if annotated:
+        return annotated
+    in_model = owner is not None and classes.role_of(roles, owner) is Kind.MODEL
+    if in_model and function.name.value == "forward":
+        return fact(Kind.TENSOR, "device")
+    return frozenset(found) or UNKNOWN
+
+
+def _owner(roles: Roles, function: cst.FunctionDef) -> cst.ClassDef | None:
+    """The class whose method a function is; not for static methods and functions inside methods."""
+    index = roles.index(function)
+    outer = next((a for a in index.ancestors(function) if isinstance(a, (cst.FunctionDef, cst.ClassDef))), None)
+    if not isinstance(outer, cst.ClassDef):
+        return None
+    static = any(getattr(d.decorator, "value", "") == "staticmethod" for d in function.decorators)
+    return None if static else outer
+
+
+def _arguments(
+    roles: Roles, param: cst.Param, function: cst.FunctionDef, params: list[cst.Param]
+) -> Facts:
+    position = next((i for i, p in enumerate(params) if p is param), 0)
+    found: set[Fact] = set()
+    for site, taken in callers(roles, function):
+        value = value_of(site, param.name.value, position - taken)
+        if value is not None:
+            found |= roles.facts(value)
+        elif any(arg.star for arg in site.args):
+            found |= UNKNOWN
+    return frozenset(found)
+
+
+def option(roles: Roles, parse_call: cst.Call, name: str) -> Facts:
+    """What a command-line option is, by the ``add_argument`` that declares it."""
+    found: set[Fact] = set()
+    for add in roles.program.calls.get("add_argument", ()):
+        if destination(add) == name:
+            found |= _option_facts(roles, add, name)
+    return frozenset(found)
+
+
+def destination(add: cst.Call) -> str:
+    """The attribute an ``add_argument`` call stores to: ``no_cuda`` for ``"--no-cuda"``."""
+    explicit = string_value(value_of(add, "dest"))
+    if explicit:
+        return explicit
+    names = [string_value(a.value) or "" for a in add.args if a.keyword is None]
+    long = [n for n in names if n.startswith("--")]
+    chosen = (long or names or [""])[0]
+    return chosen.lstrip("-").replace("-", "_")
+
+
+def _option_facts(roles: Roles, add: cst.Call, name: str) -> Facts:
+    action = string_value(value_of(add, "action")) or ""
+    if action.startswith("store_"):
+        return fact(Kind.BOOLEAN, name, add)
+    kind = roles.path(value_of(add, "type")).removeprefix("builtins.")
+    if kind in ("int", "float"):
+        return fact(Kind.NUMBER, "", add)
+    default = value_of(add, "default")
+    found = roles.facts(default) if default is not None else NOTHING
+    return frozenset(found) | fact(Kind.OPTION, name, add)

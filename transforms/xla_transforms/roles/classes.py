@@ -1,0 +1,186 @@
+"""Classes of the program, their instances, and what attributes of things are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.roles import calls
+from xla_transforms.roles import evaluate as ev
+from xla_transforms.roles.catalog import BASES, TENSOR_ATTRIBUTES
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
+from xla_transforms.scopes import Binding, How, parameters
+from xla_transforms.tree import same
+
+if TYPE_CHECKING:
+    from xla_transforms.roles import Roles
+
+
+def instance(roles: Roles, node: cst.CSTNode) -> Facts:
+    """What calling a class gives: an instance, and the role its bases stand for."""
+    assert isinstance(node, cst.ClassDef)
+    kind = role_of(roles, node)
+    if kind is Kind.MODEL:
+        return fact(Kind.MODEL, node.name.value, node)
+    own = fact(Kind.INSTANCE, node.name.value, node)
+    return own | fact(kind, node.name.value, node) if kind is not None else own
+
+
+def role_of(roles: Roles, node: cst.ClassDef) -> Kind | None:
+    """The role of a class's instances by its bases: a model, a data set, a sampler, an optimizer."""
+    for base in bases(roles, node):
+        if isinstance(base, str):
+            for prefix, kind in BASES:
+                if base.startswith(prefix):
+                    return kind if kind is not Kind.UNKNOWN else None
+    return None
+
+
+def bases(roles: Roles, node: cst.ClassDef, depth: int = 0) -> list[cst.ClassDef | str]:
+    """All bases, nearest first: classes of the program as nodes, others as dotted paths."""
+    found: list[cst.ClassDef | str] = []
+    for arg in node.bases:
+        base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
+        for item in roles.facts(base):
+            if item.kind is Kind.NAME:
+                found.append(item.detail)
+            elif isinstance(item.node, cst.ClassDef) and item.kind is Kind.CLASS and depth < 8:
+                found.append(item.node)
+                found.extend(bases(roles, item.node, depth + 1))
+    return found
+
+
+def lineage(roles: Roles, node: cst.ClassDef) -> list[cst.ClassDef]:
+    return [node, *(b for b in bases(roles, node) if isinstance(b, cst.ClassDef))]
+
+
+def related(roles: Roles, one: cst.ClassDef | None, other: cst.ClassDef) -> bool:
+    """Whether an attribute set through ``self`` in one class is seen by the other's instances."""
+    if one is None:
+        return False
+    return one in lineage(roles, other) or other in lineage(roles, one)
+
+
+def find_method(roles: Roles, node: cst.ClassDef, name: str) -> cst.FunctionDef | None:
+    for owner in lineage(roles, node):
+        for statement in owner.body.body:
+            if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
+                return statement
+    return None
+
+
+def attribute_of(roles: Roles, item: Fact, node: cst.Attribute) -> Facts:
+    """What ``.attr`` of something with this one fact is."""
+    attr = node.attr.value
+    if item.kind is Kind.NAME:
+        return fact(Kind.NAME, f"{item.detail}.{attr}")
+    if isinstance(item.node, cst.ClassDef):
+        found = of_class(roles, item.node, attr)
+        if known(found):
+            return found
+    if item.kind is Kind.ARGUMENTS and isinstance(item.node, cst.Call):
+        return calls.option(roles, item.node, attr)
+    if item.kind is Kind.TENSOR:
+        kind, detail = TENSOR_ATTRIBUTES.get(attr, (Kind.TENSOR, item.detail))
+        return fact(Kind.DEVICE, "?") if attr == "device" else fact(kind, detail)
+    if item.kind is Kind.LOADER and attr in ("dataset", "sampler"):
+        return fact(Kind.DATASET if attr == "dataset" else Kind.SAMPLER)
+    if item.kind is Kind.MODEL:
+        return _of_model(item, attr)
+    if item.kind is Kind.DEVICE and attr == "type":
+        return fact(Kind.STRING, item.detail)
+    return UNKNOWN
+
+
+def _of_model(item: Fact, attr: str) -> Facts:
+    if attr == "module":
+        return frozenset({item})
+    if attr in ("weight", "bias", "data"):
+        return fact(Kind.TENSOR, "device")
+    return UNKNOWN
+
+
+def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
+    """What an attribute of a class's instances is: by class body, by ``self.attr = ...``, by constructor."""
+    found: set[Fact] = set()
+    for owner in lineage(roles, node):
+        scope = roles.index(owner).scopes[owner]
+        for binding in scope.bindings.get(attr, ()):
+            found |= _in_body(roles, binding)
+        if found:
+            break
+    for binding in set_through_self(roles, node, attr):
+        with roles.guarded(binding.node) as free:
+            found |= ev.bound(roles, binding) if free else NOTHING
+    if find_method(roles, node, "__init__") is None:
+        found |= _from_keywords(roles, node, attr)
+    return frozenset(found)
+
+
+def _in_body(roles: Roles, binding: Binding) -> Facts:
+    if not isinstance(binding.node, cst.FunctionDef):
+        annotated = isinstance(binding.statement, cst.AnnAssign) and binding.how is How.OTHER
+        note = binding.statement.annotation if isinstance(binding.statement, cst.AnnAssign) else None
+        return ev.annotation(roles, note) if annotated else ev.bound(roles, binding)
+    names = {roles.path(d.decorator) for d in binding.node.decorators}
+    if "builtins.property" in names or "functools.cached_property" in names:
+        return calls.returns(roles, binding.node)
+    static = "builtins.staticmethod" in names
+    return fact(Kind.FUNCTION, "" if static else "bound", binding.node)
+
+
+def set_through_self(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:
+    """The assignments ``self.attr = ...`` in the methods of a class and its relatives."""
+    return [
+        binding
+        for binding in roles.program.attributes.get(attr, ())
+        if isinstance(binding.node, cst.Attribute)
+        and is_self(roles, binding.node.value)
+        and related(roles, roles.index(binding.node).class_of(binding.node), node)
+    ]
+
+
+def is_self(roles: Roles, node: cst.CSTNode) -> bool:
+    """Whether a name is the first parameter of the method it stands in."""
+    if not isinstance(node, cst.Name):
+        return False
+    index = roles.index(node)
+    function = index.function_of(node)
+    if function is None or not isinstance(index.class_of(node), cst.ClassDef):
+        return False
+    params = parameters(function)
+    return bool(params) and params[0].name.value == node.value
+
+
+def _from_keywords(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
+    found: set[Fact] = set()
+    for call in roles.program.calls.get(node.name.value, ()):
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == attr:
+                found |= roles.facts(arg.value)
+    return frozenset(found)
+
+
+def assigned_elsewhere(roles: Roles, node: cst.Attribute) -> Facts:
+    """Assignments to an attribute of the same expression: ``args.device = ...``, ``cfg.model = ...``."""
+    found: set[Fact] = set()
+    for binding in roles.program.attributes.get(node.attr.value, ()):
+        target = binding.node
+        if target is node or not isinstance(target, cst.Attribute):
+            continue
+        if _same_object(roles, target.value, node.value):
+            with roles.guarded(binding.node) as free:
+                found |= ev.bound(roles, binding) if free else NOTHING
+    return frozenset(found)
+
+
+def _same_object(roles: Roles, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:
+    if not same(left, right):
+        return False
+    if not isinstance(left, cst.Name):
+        return True
+    scopes = [roles.index(n).scope_of(n).owner(n.value) for n in (left, right) if isinstance(n, cst.Name)]
+    if len({id(s) for s in scopes}) == 1:
+        return True
+    return bool(known(of_kind(roles.facts(left), Kind.ARGUMENTS)))

@@ -1,0 +1,102 @@
+"""Conditions that the move to XLA decides: what was true on CUDA stays true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.tree import number_value, string_value
+
+if TYPE_CHECKING:
+    from xla_transforms.roles import Roles
+
+TRUE_ON_CUDA = frozenset(
+    {
+        "torch.cuda.is_available",
+        "torch.accelerator.is_available",
+        "torch.cuda.is_bf16_supported",
+        "torch.cuda.is_initialized",
+        "torch.backends.cudnn.is_available",
+    }
+)
+FALSE_ON_CUDA = frozenset(
+    {
+        "torch.backends.mps.is_available",
+        "torch.backends.mps.is_built",
+        "torch.mps.is_available",
+        "torch.xpu.is_available",
+        "torch.npu.is_available",
+    }
+)
+COUNTS = frozenset({"torch.cuda.device_count", "torch.accelerator.device_count"})
+_COMPARISONS = {
+    cst.Equal: lambda a, b: a == b,
+    cst.NotEqual: lambda a, b: a != b,
+    cst.GreaterThan: lambda a, b: a > b,
+    cst.GreaterThanEqual: lambda a, b: a >= b,
+    cst.LessThan: lambda a, b: a < b,
+    cst.LessThanEqual: lambda a, b: a <= b,
+}
+
+
+def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
+    """The value a condition had on a machine with one CUDA device; ``None`` where the user decides it."""
+    if isinstance(node, cst.Call):
+        path = roles.path(node.func)
+        return True if path in TRUE_ON_CUDA else False if path in FALSE_ON_CUDA else None
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        inner = fold(roles, node.expression)
+        return None if inner is None else not inner
+    if isinstance(node, cst.BooleanOperation):
+        return _boolean(roles, node)
+    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        return _comparison(roles, node)
+    if isinstance(node, cst.Name):
+        return _name(roles, node)
+    return None
+
+
+def _boolean(roles: Roles, node: cst.BooleanOperation) -> bool | None:
+    sides = (fold(roles, node.left), fold(roles, node.right))
+    decisive = isinstance(node.operator, cst.Or)
+    if decisive in sides:
+        return decisive
+    return None if None in sides else not decisive
+
+
+def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
+    target = node.comparisons[0]
+    compare = _COMPARISONS.get(type(target.operator))
+    if compare is None:
+        return None
+    number = number_value(target.comparator)
+    if number is not None and isinstance(node.left, cst.Call):
+        is_count = roles.path(node.left.func) in COUNTS
+        return bool(compare(1, number)) if is_count else None
+    text = string_value(target.comparator)
+    if text is None or not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
+        return None
+    places = roles.places(_device_behind(node.left))
+    if places == {"cuda"} or (places and text not in places and "?" not in places):
+        equal = text.split(":")[0] == "cuda" and places == {"cuda"}
+        return equal is isinstance(target.operator, cst.Equal)
+    return None
+
+
+def _device_behind(node: cst.BaseExpression) -> cst.BaseExpression:
+    """``device`` for ``device.type``."""
+    is_type = isinstance(node, cst.Attribute) and node.attr.value == "type"
+    return node.value if is_type else node  # type: ignore[attr-defined,no-any-return]
+
+
+def _name(roles: Roles, node: cst.Name) -> bool | None:
+    if node.value in ("True", "False"):
+        return node.value == "True"
+    bindings = roles.bindings(node)
+    if len(bindings) != 1 or bindings[0].value is None or bindings[0].path:
+        return None
+    with roles.guarded(node) as free:
+        return fold(roles, bindings[0].value) if free else None
+
+

@@ -1,0 +1,47 @@
+"""All rules: those of the passes, and those of the engine itself."""
+
+from __future__ import annotations
+
+from xla_transforms.findings import Rule, Safety, Severity
+
+SYNTAX = Rule(
+    "XLA001",
+    "syntax-error",
+    "The file is not Python 3 and was left as it is.",
+    "Nothing can be said about code that does not parse. Convert Python 2 code first.",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+ENCODING = Rule(
+    "XLA002",
+    "undecodable",
+    "The file's bytes do not fit its encoding; it was left as it is.",
+    "A file is read by PEP 263: its byte-order mark, its coding line, else UTF-8.",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+UNREADABLE = Rule(
+    "XLA003",
+    "unsupported-source",
+    "The file parses but cannot be edited in place; it was left as it is.",
+    "Only what is written back byte for byte may be edited; very deep nesting exceeds the parser.",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+WITHDRAWN = Rule(
+    "XLA004",
+    "change-withdrawn",
+    "The planned changes did not give a sound module and were withdrawn.",
+    "Output that does not compile, or uses a name that nothing binds, is never written.",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN)
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, by code."""
+    from xla_transforms.passes import PASSES
+
+    found = [*ENGINE_RULES, *(rule for module in PASSES for rule in module.RULES)]
+    return tuple(sorted(found, key=lambda rule: rule.code))

@@ -1,0 +1,31 @@
+"""torch_xla 2.9: the last release of PyTorch/XLA; no CUDA backend, no GradScaler of its own.
+
+Source: the tagged sources of pytorch/xla v2.9.0 (``torch_xla.py``, ``core/xla_model.py``, ``runtime.py``).
+"""
+
+from __future__ import annotations
+
+from xla_transforms.targets.base import PL, XM, XP, XR, Spelling, Target
+
+TORCH_XLA_2_9 = Target(
+    name="2.9",
+    device=Spelling("torch_xla", "{m}.device()"),
+    device_type="xla",
+    sync=Spelling("torch_xla", "{m}.sync()"),
+    wait=Spelling("torch_xla", "{m}.sync(wait=True)"),
+    manual_seed=Spelling("torch_xla", "{m}.manual_seed({0})"),
+    get_rng_state=Spelling(XM, "{m}.get_rng_state()"),
+    set_rng_state=Spelling(XM, "{m}.set_rng_state({0})"),
+    optimizer_step=Spelling(XM, "{m}.optimizer_step({0})"),
+    step_closure=Spelling(XM, "{m}.add_step_closure({0}, args={1})"),
+    device_loader=Spelling(PL, "{m}.MpDeviceLoader({0}, {1})"),
+    save=Spelling(XM, "{m}.save"),
+    memory_info=Spelling(XM, "{m}.get_memory_info()"),
+    device_kind=Spelling(XM, "{m}.xla_device_kind()"),
+    world_size=Spelling(XR, "{m}.world_size()"),
+    local_ordinal=Spelling(XR, "{m}.local_ordinal()"),
+    trace=Spelling(XP, "{m}.Trace({0})"),
+    syncfree=frozenset({"SGD", "Adam", "AdamW"}),
+    has_grad_scaler=False,
+    autocast_dtype="torch.bfloat16",
+)
