@@ -65,7 +65,7 @@ def main():
     )
     model = model.to(device)
     ema = ModelEma(model, decay=0.95, device=device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     step = 0
     for epoch in range(3):

@@ -27,7 +27,7 @@ def sine_waves(count, length):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=4, help="steps to run")
+    parser.add_argument("--steps", type=int, default=3, help="steps to run")
     opt = parser.parse_args()
 
     torch.manual_seed(0)

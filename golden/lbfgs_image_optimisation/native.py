@@ -37,7 +37,7 @@ def build_extractor():
     return cnn.to(device).eval().requires_grad_(False)
 
 
-def run_style_transfer(cnn, content_img, style_img, input_img, num_steps=18):
+def run_style_transfer(cnn, content_img, style_img, input_img, num_steps=10):
     content_target = cnn(content_img).detach()
     style_target = gram_matrix(cnn(style_img)).detach()
     input_img.requires_grad_(True)

@@ -20,7 +20,7 @@ class Tagger(nn.Module):
         super().__init__()
         self.emb = nn.Embedding(vocab, dim)
         self.mix = nn.Conv1d(dim, dim, 3, padding=1)
-        self.attn = nn.Linear(dim, 1)
+        self.attn = nn.Linear(dim, 1, bias=False)
         self.out = nn.Linear(2 * dim, TAGS)
 
     def forward(self, ids, mask):

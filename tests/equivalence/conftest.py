@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from xla_migrate.verify import Runner, Trace
 
 DATA = Path(__file__).parent / "data"
@@ -22,7 +23,8 @@ def runner() -> Iterator[Runner]:
 
 @pytest.fixture
 def record(runner: Runner, tmp_path: Path) -> Record:
-    """``record(code, side, **options)`` writes a script, runs it in a directory of its own and returns the trace."""
+    """``record(code, side, **options)`` writes a script, runs it in a directory of its own and
+    returns the trace."""
 
     def recorded(code: str, side: str, **options: object) -> Trace:
         workdir = tmp_path / f"{side}-{len(list(tmp_path.iterdir()))}"
@@ -36,7 +38,8 @@ def record(runner: Runner, tmp_path: Path) -> Record:
 
 @pytest.fixture
 def succeed(record: Record) -> Record:
-    """``succeed(code, side)`` records a script and fails the test where the script, or an assertion in it, fails."""
+    """``succeed(code, side)`` records a script and fails the test where the script, or an assertion
+    in it, fails."""
 
     def checked(code: str, side: str = "native", **options: object) -> Trace:
         trace = record(code, side, **options)

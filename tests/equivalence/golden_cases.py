@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import tomllib
 
 from xla_migrate.verify import BOUNDS, Bounds, Limits
 
@@ -19,7 +20,7 @@ class Case:
     ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
     ``loss_bound``         another bound than that of the dtype, for losses
     ``parameter_bound``    the same for final parameters
-    ``ignore_parameters``  parameters with no gradient but rounding, as ``optimizer.position`` ("0.3")
+    ``ignore_parameters``  parameters without a gradient but rounding, as ``optimizer.position``
     ``iterations``         iterations of all loops, where neither loaders nor optimizer steps tell
     ``execution_slack``    executions allowed beyond the iterations (3)
     ``compile_slack``      compilations allowed in the second half of the steps (0)

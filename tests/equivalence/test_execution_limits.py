@@ -1,8 +1,10 @@
-"""The counts of compilations and executions that a migrated script may have, on samples made by hand."""
+"""The counts of compilations and executions that a migrated script may have, on samples made by
+hand."""
 
 from __future__ import annotations
 
 import pytest
+
 from xla_migrate.verify import Failure, Limits, Sample, Step, Trace, check_executions, iterations_of
 
 

@@ -1,4 +1,5 @@
-"""Every runnable golden case, executed natively and migrated: the same numbers, and one execution an iteration."""
+"""Every runnable golden case, executed natively and migrated: the same numbers, and one execution
+an iteration."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from golden_cases import Case, runnable_cases
+
 from xla_migrate.verify import Runner, Trace, check_executions, compare
 
 pytestmark = pytest.mark.slow
@@ -53,7 +55,9 @@ def runs(
         workdir = tmp_path_factory.mktemp(f"{side}-{mode}")
         return runner.record(script, side, workdir, mode=mode, argv=case.argv)
 
-    return Runs(case, run(case.native, "native"), run(migrated, "xla"), run(migrated, "xla", "count"))
+    return Runs(
+        case, run(case.native, "native"), run(migrated, "xla"), run(migrated, "xla", "count")
+    )
 
 
 def test_the_native_run_trains(runs: Runs):

@@ -243,7 +243,8 @@ assert torch.equal(a.grad != 0, out != 0)
 
 UTILITIES = {
     "queries": """
-assert torch.cuda.is_available() and torch.cuda.device_count() == 1 and torch.cuda.current_device() == 0
+assert torch.cuda.is_available() and torch.cuda.device_count() == 1
+assert torch.cuda.current_device() == 0
 assert torch.cuda.get_device_properties(0).total_memory > 0 and torch.cuda.get_device_name(0)
 assert torch.cuda.get_device_capability() >= (7, 0) and torch.cuda.is_bf16_supported()
 """,

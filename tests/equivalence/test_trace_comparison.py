@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from xla_migrate.verify import BOUNDS, Failure, Sample, Step, Trace, compare
 
 FLOAT32 = BOUNDS["float32"]
@@ -126,7 +127,11 @@ def test_a_trace_survives_the_disk(tmp_path):
     kept.save(tmp_path)
     (tmp_path / "stdout.txt").write_text("epoch 1\n")
     back = Trace.load(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["stdout.txt", "tensors.npz", "trace.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "stdout.txt",
+        "tensors.npz",
+        "trace.json",
+    ]
     assert compare(kept, back, FLOAT32).first.kind == "failure"
     for name in ("losses", "steps", "samples", "failure", "files", "batches", "side", "mode"):
         assert getattr(back, name) == getattr(kept, name), name

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import libcst as cst
 
-from xla_transforms.formatting import BlackSettings
 from xla_transforms.loops import Loops
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program
 from xla_transforms.roles import Roles
 from xla_transforms.scopes import ModuleIndex
-from xla_transforms.targets import DEFAULT, target
+from xla_transforms.settings import Settings
+from xla_transforms.targets import target
 from xla_transforms.targets.base import Target
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to migrate.
-
-    ``target`` names a torch_xla release; ``syncfree`` says when SGD, Adam and AdamW become their syncfree
-    twins; ``black`` holds the user's black settings, ``None`` leaves new text unformatted.
-    """
-
-    target: str = DEFAULT
-    syncfree: Literal["amp", "always", "never"] = "amp"
-    black: BlackSettings | None = field(default_factory=BlackSettings)
 
 
 @dataclass

@@ -20,3 +20,11 @@ def device_at(context: Context, node: cst.CSTNode, change: Planned) -> str:
 def may_be_cpu(context: Context, node: cst.CSTNode) -> bool:
     """Whether the user's own flags can make the device at ``node`` the CPU."""
     return False
+
+
+def xla_test(context: Context, node: cst.CSTNode) -> str | None:
+    """A condition that holds where the device at ``node`` is the XLA device: ``device.type == "xla"``.
+
+    ``None`` where no device variable is visible there.
+    """
+    return None

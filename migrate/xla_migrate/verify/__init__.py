@@ -7,10 +7,10 @@
     print(compare(native, migrated, BOUNDS["float32"]))
     print(check_executions(native, counted, Limits()))
 
-Each run is a process of its own: ``runner`` asks for it, ``record`` is it. In that process ``cuda_stand_in`` (native)
-or ``xla_side`` (migrated) set the scene, ``host_rng`` gives both the same noise, ``script`` runs the script and
-``recorder`` watches; the ``trace`` it leaves is all that ``compare`` and ``executions`` see. Those three import no
-torch, and nor does this package.
+Each run is a process of its own: ``runner`` asks for it, ``record`` is it. In that process
+``cuda_stand_in`` (native) or ``xla_side`` (migrated) set the scene, ``host_rng`` gives both the
+same noise, ``script`` runs the script and ``recorder`` watches; the ``trace`` it leaves is all that
+``compare`` and ``executions`` see. Those three import no torch, and nor does this package.
 """
 
 from __future__ import annotations

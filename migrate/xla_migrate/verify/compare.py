@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,9 @@ import numpy as np
 from xla_migrate.verify.trace import Array, Trace
 
 SMALL = 1e-2
-"""A number this much smaller than its largest sibling is compared on the scale of ``SMALL`` times that sibling: a loss
-near zero, or a bias that has hardly left zero, has no relative precision of its own."""
+"""A number this much smaller than its largest sibling is compared on the scale of ``SMALL`` times
+that sibling: a loss near zero, or a bias that has hardly left zero, has no relative precision of
+its own."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,16 @@ class Bounds:
 TINY = 1e-30
 
 BOUNDS = {"float32": Bounds(1e-4, 1e-4), "bfloat16": Bounds(3e-2, 3e-2)}
-"""By the lowest precision that a script computes in. bfloat16 has 8 bits: the last one is worth 0.4 %, and autocast of
-the CPU and of XLA choose it for different operators."""
+"""By the lowest precision that a script computes in. bfloat16 has 8 bits: the last one is worth 0.4
+%, and autocast of the CPU and of XLA choose it for different operators."""
 
 
 @dataclass(frozen=True)
 class Divergence:
     """Something in which two runs may differ.
 
-    ``kind`` is ``failure``, ``steps``, ``loss`` or ``parameters``; ``where`` names the step or the parameter;
-    ``difference`` and ``bound`` are relative, where there is a number to compare.
+    ``kind`` is ``failure``, ``steps``, ``loss`` or ``parameters``; ``where`` names the step or the
+    parameter; ``difference`` and ``bound`` are relative, where there is a number to compare.
     """
 
     kind: str
@@ -46,7 +48,8 @@ class Divergence:
 
     @property
     def exceeds(self) -> bool:
-        """Whether this is a real divergence: no number to compare, or a difference beyond its bound (or not a number)."""
+        """Whether this is a real divergence: no number to compare, or a difference beyond its bound
+        (or not a number)."""
         return self.difference is None or self.bound is None or not self.difference <= self.bound
 
     def __str__(self) -> str:
@@ -58,7 +61,8 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome: ``first`` is None where the runs agree. The worst differences are relative, over all that was compared."""
+    """The outcome: ``first`` is None where the runs agree. The worst differences are relative, over
+    all that was compared."""
 
     first: Divergence | None
     worst_loss: float = 0.0
@@ -82,11 +86,12 @@ class Comparison:
 def compare(
     native: Trace, migrated: Trace, bounds: Bounds, ignore: Collection[str] = ()
 ) -> Comparison:
-    """Compare two ``values`` traces in the order of time: each loss, the number of steps, each final parameter.
+    """Compare two ``values`` traces in the order of time: each loss, the number of steps, each
+    final parameter.
 
-    A run that failed is the first divergence, whatever it did before. ``ignore`` names parameters whose gradient is
-    zero but for rounding, as ``optimizer.position`` (``"0.3"``): a bias before a normalisation, for one, which Adam
-    turns into noise of full size.
+    A run that failed is the first divergence, whatever it did before. ``ignore`` names parameters
+    whose gradient is zero but for rounding, as ``optimizer.position`` (``"0.3"``): a bias before a
+    normalisation, for one, which Adam turns into noise of full size.
     """
     losses = list(_losses(native.losses, migrated.losses, bounds.loss))
     parameters = list(_parameters(native, migrated, bounds.parameters, ignore))
@@ -158,4 +163,4 @@ def _norm(array: Array) -> float:
 
 
 def _rms(array: Array) -> float:
-    return _norm(array) / max(array.size, 1) ** 0.5
+    return _norm(array) / math.sqrt(max(array.size, 1))

@@ -12,9 +12,10 @@ from xla_migrate.verify.trace import Trace
 class Limits:
     """What a script may cost.
 
-    ``iterations`` is the number of iterations of all training and evaluation loops; None takes it from the native
-    run, see :func:`iterations_of`. ``execution_slack`` executions may come on top, for the start and the end.
-    ``compile_slack`` compilations may still happen in the second half of the optimizer steps.
+    ``iterations`` is the number of iterations of all training and evaluation loops; None takes it
+    from the native run, see :func:`iterations_of`. ``execution_slack`` executions may come on top,
+    for the start and the end. ``compile_slack`` compilations may still happen in the second half of
+    the optimizer steps.
     """
 
     iterations: int | None = None
@@ -23,7 +24,8 @@ class Limits:
 
 
 def iterations_of(native: Trace) -> int:
-    """The iterations of a native run: what its DataLoaders yielded or, without one, the steps of its busiest optimizer."""
+    """The iterations of a native run: what its DataLoaders yielded or, without one, the steps of
+    its busiest optimizer."""
     steps = Counter(step.optimizer for step in native.steps)
     return native.batches or max(steps.values(), default=0)
 
@@ -31,9 +33,10 @@ def iterations_of(native: Trace) -> int:
 def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]:
     """What is wrong with the counts of a ``count`` run, in words; empty where nothing is.
 
-    Executions must number at least the iterations (fewer: a barrier is missing) and at most the iterations and the
-    slack (more: something reads a value in the loop, or an iteration has two barriers). From the first optimizer step
-    of the second half to the last, compilations must not grow.
+    Executions must number at least the iterations (fewer: a barrier is missing) and at most the
+    iterations and the slack (more: something reads a value in the loop, or an iteration has two
+    barriers). From the first optimizer step of the second half to the last, compilations must not
+    grow.
     """
     if counted.failure is not None:
         return [f"the run failed: {counted.failure}"]
@@ -42,7 +45,8 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
     problems = []
     if not iterations <= executions <= iterations + limits.execution_slack:
         problems.append(
-            f"{executions} executions for {iterations} iterations (at most {limits.execution_slack} more are allowed)"
+            f"{executions} executions for {iterations} iterations "
+            f"(at most {limits.execution_slack} more are allowed)"
         )
     late = compilations_in_second_half(counted)
     if late > limits.compile_slack:

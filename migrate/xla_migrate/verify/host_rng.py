@@ -1,17 +1,20 @@
 """The same randomness on the CPU and on XLA: every random operator draws on the host.
 
-A CPU and an XLA device have different generators, and a CPU draws in memory order, so the noise of a tensor that
-is not contiguous differs once more. Here the *kernels* of the random operators are replaced, for the CPU and
-(in a process that holds torch_xla) for XLA: each draws a contiguous float32 tensor from the default CPU generator
-and moves it to where it is wanted. Two runs that ask for the same shapes in the same order get the same noise.
+A CPU and an XLA device have different generators, and a CPU draws in memory order, so the noise of
+a tensor that is not contiguous differs once more. Here the *kernels* of the random operators are
+replaced, for the CPU and (in a process that holds torch_xla) for XLA: each draws a contiguous
+float32 tensor from the default CPU generator and moves it to where it is wanted. Two runs that ask
+for the same shapes in the same order get the same noise.
 
-Kernels are replaced, not intercepted with a ``TorchDispatchMode``, for three reasons: under such a mode torch_xla
-2.9 leaves tensors that are newly made on the device without their functional wrapper (views of them come out
-wrong); a mode holds for one thread only; and a mode slows down every operator.
+Kernels are replaced, not intercepted with a ``TorchDispatchMode``, for three reasons: under such a
+mode torch_xla 2.9 leaves tensors that are newly made on the device without their functional wrapper
+(views of them come out wrong); a mode holds for one thread only; and a mode slows down every
+operator.
 
-The noise depends on shapes, never on values that live on the device, so a migrated script runs as many executions
-as it would without this module. Calls with an explicit generator keep their kernel. Operators that torch_xla does
-not lower (``poisson``, ``cauchy_``, ...) fall back to the CPU and draw there anyway.
+The noise depends on shapes, never on values that live on the device, so a migrated script runs as
+many executions as it would without this module. Calls with an explicit generator keep their kernel.
+Operators that torch_xla does not lower (``poisson``, ``cauchy_``, ...) fall back to the CPU and
+draw there anyway.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.library
 
 Kernel = Callable[..., Any]
 
@@ -42,19 +46,21 @@ HALVES = (torch.float16, torch.bfloat16)
 class HostRandomness:
     """Kernels that draw on the host, in force from ``install`` to ``remove``.
 
-    ``device_keys`` are dispatch keys: ``("CPU",)`` for a native run, ``("CPU", "XLA")`` where torch_xla is imported.
+    ``device_keys`` are dispatch keys: ``("CPU",)`` for a native run, ``("CPU", "XLA")`` where
+    torch_xla is imported.
     """
 
     def __init__(self, device_keys: Sequence[str] = ("CPU",)) -> None:
         self.device_keys = tuple(device_keys)
         self._originals: dict[tuple[str, str], Any] = {}
-        self._library: torch.library.Library | None = None
+        self._library: Any = None
 
     def install(self) -> None:
         """Replace the kernels; a second call does nothing."""
         if self._library is not None:
             return
-        self._library = torch.library.Library("aten", "IMPL")
+        library: Any = torch.library.Library
+        self._library = library("aten", "IMPL")
         tables = {key: self.kernels(key) for key in self.device_keys}
         for key, table in tables.items():
             for name in table:
@@ -79,11 +85,11 @@ class HostRandomness:
                 return original.call_boxed(keyset, *args, generator=generator, **kwargs)
             return kernel(*args, **kwargs)
 
-        assert self._library is not None
         self._library.impl(name, drawn, key, with_keyset=True, allow_override=True)
 
     def kernels(self, key: str) -> dict[str, Kernel]:
-        """The kernels that are replaced for a dispatch key, by the name of the operator without ``aten::``."""
+        """The kernels that are replaced for a dispatch key, by the name of the operator without
+        ``aten::``."""
         fills = FILLS + (CPU_ONLY_FILLS if key == "CPU" else ())
         table: dict[str, Kernel] = {name: self._fill(name) for name in fills}
         table |= {
@@ -154,8 +160,7 @@ class HostRandomness:
 
     def _normal(self, mean: Any, std: Any = 1.0) -> Any:
         tensors = [value for value in (mean, std) if isinstance(value, torch.Tensor)]
-        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
-        noise = self._draw("normal_", shape)
+        noise = self._draw("normal_", (mean + std).shape)
         return noise.to(device=tensors[0].device, dtype=tensors[0].dtype) * std + mean
 
     def _rrelu_slopes(self, tensor: Any, lower: float, upper: float) -> Any:
@@ -164,7 +169,12 @@ class HostRandomness:
         return torch.where(tensor <= 0, slopes, torch.ones_like(slopes))
 
     def _rrelu_with_noise(
-        self, tensor: Any, noise: Any, lower: float = 0.125, upper: float = 1 / 3, training: bool = False
+        self,
+        tensor: Any,
+        noise: Any,
+        lower: float = 0.125,
+        upper: float = 1 / 3,
+        training: bool = False,
     ) -> Any:
         if not training:
             return torch.where(tensor <= 0, tensor * ((float(lower) + float(upper)) / 2), tensor)
@@ -175,6 +185,12 @@ class HostRandomness:
         return tensor.copy_(self._rrelu_with_noise(tensor, *args))
 
     def _randperm(
-        self, n: int, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+        self,
+        n: int,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: Any = None,
     ) -> Any:
         return torch.randperm(n, dtype=dtype or torch.int64, device="cpu").to(device)

@@ -1,11 +1,11 @@
 """The recording process: runs one script and writes its trace.
 
-    python -m xla_migrate.verify.record '{"script": "train.py", "side": "native", "workdir": ".", "out": "trace"}'
+    python -m xla_migrate.verify.record '{"script": "train.py", "side": "native", ...}'
     python -m xla_migrate.verify.record --serve xla
 
-The second form imports torch (and torch_xla for ``xla``) once, reads one request a line from standard input, and
-forks a fresh process for each: the imports take ten seconds, the fork a few milliseconds. No XLA client exists
-before the fork, so each run has its own.
+The second form imports torch (and torch_xla for ``xla``) once, reads one request a line from
+standard input, and forks a fresh process for each: the imports take ten seconds, the fork a few
+milliseconds. No XLA client exists before the fork, so each run has its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Watches a training script from inside: losses, optimizer steps, batches, final parameters.
 
-Nothing is read from a device while the script runs. What a value needs is kept as a detached handle, and read when
-the script has ended, so that an XLA run executes what it would execute unwatched.
+Nothing is read from a device while the script runs. What a value needs is kept as a detached
+handle, and read when the script has ended, so that an XLA run executes what it would execute
+unwatched.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -21,7 +23,8 @@ UNSCALED = "_loss_before_scaling"
 
 
 class Recorder:
-    """Hooks into torch; ``observe`` is called with the name of each event: ``backward``, ``step``, ``batch``.
+    """Hooks into torch; ``observe`` is called with the name of each event: ``backward``, ``step``,
+    ``batch``.
 
     With ``values=False`` only the events and their order are kept, and no handle on a tensor.
     """
@@ -41,7 +44,7 @@ class Recorder:
         """Hook into torch for the rest of the process, once."""
         _after(torch.nn.Module, "__init__", self._module_made)
         _after(torch.optim.Optimizer, "__init__", self._optimizer_made)
-        _after(torch.amp.GradScaler, "scale", _remember_unscaled)
+        _after(GradScaler, "scale", _remember_unscaled)
         _after(_BaseDataLoaderIter, "__next__", self._batch_made)
         register_optimizer_step_post_hook(self._stepped)
         backward = torch.autograd.backward

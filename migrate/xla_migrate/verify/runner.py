@@ -28,7 +28,10 @@ class Runner:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, frames: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        frames: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -36,7 +39,10 @@ class Runner:
         """End the servers."""
         for server in self._servers.values():
             _input_of(server).close()
-            server.wait(timeout=30)
+            try:
+                server.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                server.kill()
             _output_of(server).close()
         self._servers.clear()
 
@@ -50,10 +56,12 @@ class Runner:
         argv: list[str] | None = None,
         timeout: float = 120.0,
     ) -> Trace:
-        """Run ``script`` in ``workdir`` and return its trace; a run that fails has ``trace.failure``.
+        """Run ``script`` in ``workdir`` and return its trace; a run that fails has
+        ``trace.failure``.
 
-        ``side``, ``mode`` and ``timeout`` (seconds) are those of :class:`xla_migrate.verify.trace.Request`. Raises
-        RuntimeError where the recording process itself cannot be started.
+        ``side``, ``mode`` and ``timeout`` (seconds) are those of
+        :class:`xla_migrate.verify.trace.Request`. Raises RuntimeError where the recording process
+        itself cannot be started.
         """
         with tempfile.TemporaryDirectory(prefix="trace-") as directory:
             request = Request(
@@ -85,7 +93,11 @@ def _collect(request: Request, directory: Path, status: int | None) -> Trace:
         cause = f"no end after {request.timeout:g} s" if status is None else f"exit status {status}"
         failure = Failure("NoTrace", f"the run left no trace: {cause}", stderr.splitlines()[-6:])
         return Trace(
-            request.side, request.mode, failure=failure, stdout=read_text(directory / STDOUT), stderr=stderr
+            request.side,
+            request.mode,
+            failure=failure,
+            stdout=read_text(directory / STDOUT),
+            stderr=stderr,
         )
 
 
@@ -105,7 +117,8 @@ def _start(side: str) -> subprocess.Popen[str]:
 def _environment() -> dict[str, str]:
     """The environment of a server: the device is the CPU, and this package can be imported.
 
-    Compilation takes most of the time of a short run; without XLA's optimisations it takes half, for the same numbers.
+    Compilation takes most of the time of a short run; without XLA's optimisations it takes half,
+    for the same numbers.
     """
     root = str(Path(__file__).resolve().parents[2])
     paths = [path for path in (root, os.environ.get("PYTHONPATH")) if path]

@@ -24,9 +24,9 @@ STDERR = "stderr.txt"
 class Request:
     """One run to record.
 
-    ``side`` is ``native`` or ``xla``. ``mode`` is ``values`` (losses and final tensors) or ``count`` (compilations and
-    executions, no value is read; ``xla`` only). ``workdir`` is where the script runs and writes; ``out`` is where the
-    trace goes.
+    ``side`` is ``native`` or ``xla``. ``mode`` is ``values`` (losses and final tensors) or
+    ``count`` (compilations and executions, no value is read; ``xla`` only). ``workdir`` is where
+    the script runs and writes; ``out`` is where the trace goes.
     """
 
     script: str
@@ -42,7 +42,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Failure:
-    """The exception that ended a run; ``frames`` are its last ones, innermost last, as ``path:line in name: code``."""
+    """The exception that ended a run; ``frames`` are its last ones, innermost last, as ``path:line
+    in name: code``."""
 
     kind: str
     message: str
@@ -54,7 +55,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the optimizer that was made as number ``optimizer``, after ``backwards`` losses in all."""
+    """One step of the optimizer that was made as number ``optimizer``, after ``backwards`` losses
+    in all."""
 
     optimizer: int
     backwards: int
@@ -62,7 +64,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Sample:
-    """Cumulative counts of torch_xla at one ``event``: ``backward``, ``step``, ``batch`` or ``end``."""
+    """Cumulative counts of torch_xla at one ``event``: ``backward``, ``step``, ``batch`` or
+    ``end``."""
 
     event: str
     compiles: int
@@ -75,10 +78,11 @@ class Sample:
 class Trace:
     """One recorded run.
 
-    ``losses`` holds what was handed to ``backward``, in order, before a gradient scaler's factor; None stands for a
-    tensor that is not a scalar. ``batches`` counts what all DataLoaders yielded. ``parameters`` are the final ones,
-    by optimizer in order of construction and by position; ``modules`` are the final states of the outermost modules
-    that these belong to. ``files`` are the sizes in bytes of what the script wrote below its working directory.
+    ``losses`` holds what was handed to ``backward``, in order, before a gradient scaler's factor;
+    None stands for a tensor that is not a scalar. ``batches`` counts what all DataLoaders yielded.
+    ``parameters`` are the final ones, by optimizer in order of construction and by position;
+    ``modules`` are the final states of the outermost modules that these belong to. ``files`` are
+    the sizes in bytes of what the script wrote below its working directory.
     """
 
     side: str
@@ -109,7 +113,8 @@ class Trace:
 
     @classmethod
     def load(cls, directory: Path) -> Trace:
-        """Read a trace; raises FileNotFoundError where the run was cut off before it was written."""
+        """Read a trace; raises FileNotFoundError where the run was cut off before it was
+        written."""
         summary = json.loads((directory / SUMMARY).read_text())
         with np.load(directory / TENSORS) as tensors:
             parameters = [
@@ -142,8 +147,12 @@ def read_text(path: Path) -> str:
 
 
 def _keyed(parameters: list[list[Array]], modules: list[dict[str, Array]]) -> dict[str, Any]:
-    keyed = {f"optimizer{i}/{j}": a for i, group in enumerate(parameters) for j, a in enumerate(group)}
-    return keyed | {f"module{i}/{name}": a for i, state in enumerate(modules) for name, a in state.items()}
+    keyed = {
+        f"optimizer{i}/{j}": a for i, group in enumerate(parameters) for j, a in enumerate(group)
+    }
+    return keyed | {
+        f"module{i}/{name}": a for i, state in enumerate(modules) for name, a in state.items()
+    }
 
 
 class Replacing:

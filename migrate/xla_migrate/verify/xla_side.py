@@ -1,4 +1,5 @@
-"""What only a run on torch_xla needs. Written for torch_xla 2.9; imported in the recording process, never by the tool."""
+"""What only a run on torch_xla needs. Written for torch_xla 2.9; imported in the recording process,
+never by the tool."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def module(name: str) -> Any:
 
 
 def take_sample(event: str) -> Sample:
-    """The counts of this moment. Waits for pending executions, which adds none, as they count when they finish."""
+    """The counts of this moment. Waits for pending executions, which adds none, as they count when
+    they finish."""
     module("torch_xla.core.xla_model").wait_device_ops()
     metrics = module("torch_xla.debug.metrics")
     fallbacks = [name for name in metrics.counter_names() if name.startswith("aten::")]
@@ -56,9 +58,10 @@ def watch_batches(observe: Callable[[str], None]) -> None:
 def load_in_step() -> None:
     """Let device loaders fetch a batch when the script asks for it, and not ahead, in a thread.
 
-    Samplers, augmentations and dropout draw from the same generators. With a thread that runs ahead, the order of
-    their draws would be a matter of time; fetched in step it is that of the native run. Batches still pass through
-    torch_xla's own transfer, and the barrier of each ``next`` stays where it is.
+    Samplers, augmentations and dropout draw from the same generators. With a thread that runs
+    ahead, the order of their draws would be a matter of time; fetched in step it is that of the
+    native run. Batches still pass through torch_xla's own transfer, and the barrier of each
+    ``next`` stays where it is.
     """
     loaders: Any = module("torch_xla.distributed.parallel_loader")
 

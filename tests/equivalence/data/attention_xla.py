@@ -1,4 +1,5 @@
-"""A transformer with attention dropout, fed without a loader, under mixed precision on an XLA device: what the native script is to become."""
+"""A transformer with attention dropout, fed without a loader, under mixed precision on an XLA
+device: what the native script is to become."""
 
 import torch
 import torch.nn as nn
@@ -15,7 +16,9 @@ class Block(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm(x)).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm(x)).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        )
         p = 0.2 if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=True)
         return x + self.out(y.transpose(1, 2).reshape(batch, length, width))
@@ -24,12 +27,14 @@ class Block(nn.Module):
 torch.manual_seed(1)
 torch_xla.manual_seed(1)
 device = torch_xla.device()
-model = nn.Sequential(nn.Embedding(20, 32), Block(32), nn.Dropout(0.1), Block(32), nn.Linear(32, 20))
+model = nn.Sequential(
+    nn.Embedding(20, 32), Block(32), nn.Dropout(0.1), Block(32), nn.Linear(32, 20)
+)
 model.to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 text = (torch.arange(400) * 7) % 20
 
-for step in range(12):
+for _ in range(12):
     start = torch.randint(0, 380, (6,))
     batch = torch.stack([text[i : i + 13] for i in start]).to(device)
     optimizer.zero_grad()

@@ -1,4 +1,5 @@
-"""A small CNN with dropout and augmentation, trained for two epochs on an XLA device: what the native script is to become."""
+"""A small CNN with dropout and augmentation, trained for two epochs on an XLA device: what the
+native script is to become."""
 
 import random
 

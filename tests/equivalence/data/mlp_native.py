@@ -1,4 +1,5 @@
-"""The smallest program with everything: a loader that shuffles, dropout, Adam, two epochs on a CUDA device."""
+"""The smallest program with everything: a loader that shuffles, dropout, Adam, two epochs on a CUDA
+device."""
 
 import torch
 import torch.nn as nn
@@ -15,7 +16,7 @@ def main():
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4))
     model = model.to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for epoch in range(2):
+    for _ in range(2):
         for x, y in loader:
             x, y = x.to(device), y.to(device)
             optimizer.zero_grad()

@@ -1,4 +1,5 @@
-"""The smallest program with everything: a loader that shuffles, dropout, Adam, two epochs on an XLA device."""
+"""The smallest program with everything: a loader that shuffles, dropout, Adam, two epochs on an XLA
+device."""
 
 import torch
 import torch.nn as nn
@@ -20,7 +21,7 @@ def main():
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4))
     model = model.to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for epoch in range(2):
+    for _ in range(2):
         for x, y in device_loader:
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)

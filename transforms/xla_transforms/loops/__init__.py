@@ -127,6 +127,17 @@ class Loops:
         """Whether a transfer goes away because a device loader brings its batch to the device."""
         return call in self._needless
 
+    def barrier_after(self, loop: Loop) -> cst.CSTNode | None:
+        """The last statement of an iteration that gives the device work: the explicit barrier goes behind it.
+
+        What follows only looks at results (prints, logs, counters). ``None`` for loops that a device
+        loader drives, and for those with a ``synchronize()`` of their own.
+        """
+        if loop.wrapped or self.synchronized(loop) is not None:
+            return None
+        working = [s for s in loop.body if self.effects.of(s) or _holds_step_loop(self.effects, s)]
+        return working[-1] if working else None
+
     def exits(self, loop: Loop, kind: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The ``break`` or ``continue`` statements of a loop that come behind device work."""
         first = self._first_work(loop)
@@ -141,6 +152,10 @@ class Loops:
             if self.effects.of_call(call)
         ]
         return min(starts, default=self.index.source.offsets(loop.node)[0])
+
+
+def _holds_step_loop(effects: Effects, statement: cst.CSTNode) -> bool:
+    return any(isinstance(n, LOOPS) and effects.is_step_loop(n) for n in walk(statement))
 
 
 def _own(loop: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.scopes import Binding, How, parameters
-from xla_transforms.tree import COMPREHENSIONS, method, receiver, value_of
+from xla_transforms.roles.calls import arriving_parameter
+from xla_transforms.scopes import Binding, How
+from xla_transforms.tree import COMPREHENSIONS, method, value_of
 
 _SHAPE = frozenset({"size", "dim", "numel", "nelement", "ndimension", "stride", "items", "keys", "values"})
 _SHAPE_ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "is_cuda", "device", "requires_grad"})
@@ -171,16 +172,7 @@ def _judge_argument(
 def _follow_parameter(
     roles: Roles, function: cst.FunctionDef, call: cst.Call, arg: cst.Arg, use: BatchUse, depth: int
 ) -> bool:
-    params = parameters(function)
-    owner = roles.index(function).parent(function)
-    method_ = isinstance(roles.index(function).parent(owner) if owner else None, cst.ClassDef)
-    skip = 1 if method_ and params and params[0].name.value in ("self", "cls") else 0
-    param: cst.Param | None = None
-    if arg.keyword is not None:
-        param = next((p for p in params if p.name.value == arg.keyword.value), None)
-    elif not arg.star:
-        position = next(i for i, a in enumerate(call.args) if a is arg) + skip
-        param = params[position] if position < len(params) else None
+    param = arriving_parameter(roles, function, call, arg)
     if param is None:
         return False
     inner = BatchUse()
@@ -228,9 +220,3 @@ def _follow_in_comprehension(
         return
     _follow(roles, binding, name, use, depth + 1)
 
-
-def receiver_of(call: cst.Call) -> cst.BaseExpression:
-    """What a transfer moves."""
-    base = receiver(call)
-    assert base is not None
-    return base

@@ -1,7 +1,17 @@
-"""The ordered passes. A pass is a module with ``RULES`` and ``run(context)``; the order is this tuple."""
+"""The ordered passes. A pass is a module with ``RULES`` and ``run(context)``; the order is this tuple.
+
+Loops come first: which loaders are wrapped decides which transfers the device pass still has to write.
+"""
 
 from __future__ import annotations
 
 from types import ModuleType
 
-PASSES: tuple[ModuleType, ...] = ()
+from xla_transforms.passes import barrier, loaders, steps, transfers
+
+PASSES: tuple[ModuleType, ...] = (
+    loaders,
+    transfers,
+    steps,
+    barrier,
+)

@@ -83,7 +83,7 @@ class Roles:
         scope = index.scope_of(name).owner(name.value)
         if scope is None:
             return []
-        found = reaching(index, name, scope, scope.bindings[name.value])
+        found = reaching(index, name, scope, scope.bindings[name.value], self._decided)
         alive = [b for b in found if not self.dead(b.statement)]
         return alive or found
 
@@ -92,6 +92,10 @@ class Roles:
         if condition not in self._folded:
             self._folded[condition] = fold.fold(self, condition)
         return self._folded[condition]
+
+    def _decided(self, condition: cst.CSTNode) -> bool | None:
+        with self.guarded(("decided", condition)) as free:
+            return self.fold(condition) if free else None
 
     def dead(self, node: cst.CSTNode) -> bool:
         """Whether a statement stands in a branch that was never taken on CUDA."""

@@ -300,3 +300,17 @@ def _option_facts(roles: Roles, add: cst.Call, name: str) -> Facts:
     default = value_of(add, "default")
     found = roles.facts(default) if default is not None else NOTHING
     return frozenset(found) | fact(Kind.OPTION, name, add)
+
+
+def arriving_parameter(
+    roles: Roles, function: cst.FunctionDef, call: cst.Call, arg: cst.Arg
+) -> cst.Param | None:
+    """The parameter of ``function`` in which an argument of ``call`` arrives."""
+    params = parameters(function)
+    if arg.star:
+        return None
+    if arg.keyword is not None:
+        return next((p for p in params if p.name.value == arg.keyword.value), None)
+    taken = next((t for site, t in callers(roles, function) if site is call), 0)
+    position = next(i for i, a in enumerate(call.args) if a is arg) + taken
+    return params[position] if position < len(params) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import libcst as cst
 
 from xla_transforms.scopes import Binding, How, ModuleIndex, Scope
@@ -10,21 +12,29 @@ from xla_transforms.tree import body_of
 _BLOCKS = (cst.IndentedBlock, cst.Module)
 
 
+Fold = Callable[[cst.CSTNode], "bool | None"]
+
+
 def reaching(
-    index: ModuleIndex, use: cst.CSTNode, scope: Scope, bindings: list[Binding]
+    index: ModuleIndex, use: cst.CSTNode, scope: Scope, bindings: list[Binding], fold: Fold
 ) -> list[Binding]:
     """The bindings that may reach ``use``, by walking backwards from it through its blocks.
+
+    ``fold`` decides conditions where it can, so that a branch always taken counts as straight code.
 
     Exact for straight code; where a branch or a loop may or may not bind, both are kept. Uses from an
     inner function see all bindings.
     """
     if len(bindings) < 2 or index.scope_of(use) is not scope:
         return bindings
-    return _Walk(index, scope, bindings).back_from(use)
+    return _Walk(index, scope, bindings, fold).back_from(use)
 
 
 class _Walk:
-    def __init__(self, index: ModuleIndex, scope: Scope, bindings: list[Binding]) -> None:
+    def __init__(
+        self, index: ModuleIndex, scope: Scope, bindings: list[Binding], fold: Fold
+    ) -> None:
+        self.fold = fold
         self.index = index
         self.scope = scope
         self.bindings = bindings
@@ -84,8 +94,13 @@ class _Walk:
         return False
 
     def _branches(self, statement: cst.If) -> bool:
-        sure = self._through(body_of(statement))
+        taken = self.fold(statement.test)
+        sure = taken is not False and self._through(body_of(statement))
+        if taken:
+            return sure
         other = statement.orelse
+        if taken is False:
+            sure = True
         if isinstance(other, cst.If):
             return self._branches(other) and sure
         return other is not None and self._through(body_of(other)) and sure

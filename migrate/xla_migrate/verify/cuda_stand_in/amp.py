@@ -1,7 +1,8 @@
 """Mixed precision of a CUDA script on the CPU.
 
-A scaler for CUDA needs no help: torch's own scales, unscales and checks CPU tensors too. Autocast for CUDA becomes
-the CPU's, always in bfloat16: that is what a migrated script uses, whatever the native one asked for.
+A scaler for CUDA needs no help: torch's own scales, unscales and checks CPU tensors too. Autocast
+for CUDA becomes the CPU's, always in bfloat16: that is what a migrated script uses, whatever the
+native one asked for.
 """
 
 from __future__ import annotations

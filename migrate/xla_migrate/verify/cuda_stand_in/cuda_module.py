@@ -1,95 +1,22 @@
-"""``torch.cuda`` and ``torch.accelerator`` of a machine with one CUDA device, as far as a training script sees them."""
+"""``torch.cuda`` and ``torch.accelerator`` of a machine with one CUDA device, as far as a training
+script sees them."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from xla_migrate.verify.cuda_stand_in.storages import CUDA
+from xla_migrate.verify.cuda_stand_in.streams import Event, Scope, Stream
 
 NAME = "CUDA stand-in (CPU)"
 MEMORY = 16 * 2**30
 """Bytes that the stand-in device claims to have."""
 
 Function = Callable[..., Any]
-
-
-class Stream:
-    """A stream of a device that does everything in order."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.device = CUDA
-        self.cuda_stream = 0
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        return None
-
-    def query(self) -> bool:
-        """Whether all work is done: always."""
-        return True
-
-    def record_event(self, event: Event | None = None) -> Event:
-        """Record an event, a new one where none is given."""
-        event = event or Event()
-        event.record()
-        return event
-
-    def synchronize(self) -> None:
-        """Nothing is ever pending."""
-
-    def wait_event(self, event: object) -> None:
-        """Nothing is ever pending."""
-
-    def wait_stream(self, stream: object) -> None:
-        """Nothing is ever pending."""
-
-
-class Event:
-    """An event that takes the time of the host."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._time: float | None = None
-
-    def record(self, stream: object = None) -> None:
-        """Take the time."""
-        self._time = time.perf_counter()
-
-    def elapsed_time(self, end: Event) -> float:
-        """Milliseconds from this event to ``end``; raises RuntimeError where either was not recorded."""
-        if self._time is None or end._time is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return (end._time - self._time) * 1000
-
-    def query(self) -> bool:
-        """Whether the event has happened: always."""
-        return True
-
-    def synchronize(self) -> None:
-        """Nothing is ever pending."""
-
-    def wait(self, stream: object = None) -> None:
-        """Nothing is ever pending."""
-
-
-class Scope(contextlib.ContextDecorator):
-    """``torch.cuda.device(0)``, ``torch.cuda.stream(s)`` and their like: a ``with`` that changes nothing."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.idx = 0
-
-    def __enter__(self) -> Scope:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        return None
 
 
 def constant(value: Any) -> Function:
@@ -117,17 +44,41 @@ def _range(message: str, *args: object, **kwargs: object) -> Iterator[None]:
 
 
 NOTHING = (
-    "_lazy_init empty_cache init ipc_collect manual_seed manual_seed_all reset_accumulated_memory_stats "
-    "reset_max_memory_allocated reset_max_memory_cached reset_peak_memory_stats seed seed_all set_device "
-    "set_per_process_memory_fraction set_rng_state set_rng_state_all set_stream set_sync_debug_mode synchronize"
-).split()
-"""Functions that have no effect here. The seeds of the device are among them: device noise comes from the CPU's
-default generator in both runs, see ``host_rng``."""
+    "_lazy_init",
+    "empty_cache",
+    "init",
+    "ipc_collect",
+    "manual_seed",
+    "manual_seed_all",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "set_sync_debug_mode",
+    "synchronize",
+)
+"""Functions that have no effect here. The seeds of the device are among them: device noise comes
+from the CPU's default generator in both runs, see ``host_rng``."""
 
 ZERO = (
-    "current_device get_sync_debug_mode max_memory_allocated max_memory_cached max_memory_reserved memory_allocated "
-    "memory_cached memory_reserved memory_usage utilization"
-).split()
+    "current_device",
+    "get_sync_debug_mode",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_usage",
+    "utilization",
+)
 
 CUDA_FUNCTIONS: dict[str, Any] = {
     **dict.fromkeys(NOTHING, constant(None)),

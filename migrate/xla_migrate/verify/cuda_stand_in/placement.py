@@ -1,7 +1,8 @@
 """The function mode that maps the CUDA device to the CPU in every call of the torch API.
 
-``torch.device("cuda")`` stays a genuine device object (making one needs no driver). Only the placement of tensors
-is mapped: they live on the CPU, and report ``cuda:0`` as their device once a script has moved or made them there.
+``torch.device("cuda")`` stays a genuine device object (making one needs no driver). Only the
+placement of tensors is mapped: they live on the CPU, and report ``cuda:0`` as their device once a
+script has moved or made them there.
 """
 
 from __future__ import annotations
@@ -44,9 +45,15 @@ class CudaOnCpu(TorchFunctionMode):
         return _on_cpu(func, args, kwargs)
 
     def _backward(
-        self, tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None
+        self,
+        tensor: Any,
+        gradient: Any = None,
+        retain_graph: Any = None,
+        create_graph: bool = False,
+        inputs: Any = None,
     ) -> None:
-        """A mode is off while it handles a call; hooks and custom functions of a backward pass need it on."""
+        """A mode is off while it handles a call; hooks and custom functions of a backward pass need
+        it on."""
         with self:
             torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
@@ -68,11 +75,14 @@ def _on_cpu(func: Any, args: Any, kwargs: Arguments) -> Any:
 
 
 def _made_on_default_cuda(func: Any) -> bool:
-    return names_cuda(default_device.CURRENT_DEVICE) and func in default_device._device_constructors()
+    return (
+        names_cuda(default_device.CURRENT_DEVICE) and func in default_device._device_constructors()
+    )
 
 
 def _mark_results(result: Any, args: Any, kwargs: Arguments, copy: bool) -> Any:
-    """Mark what a call returned, save for its own arguments and for views of tensors that live on the CPU."""
+    """Mark what a call returned, save for its own arguments and for views of tensors that live on
+    the CPU."""
     given = list(tensors_in([args, kwargs]))
     strangers = [tensor for tensor in given if not is_placed(tensor)]
     if copy and isinstance(result, torch.Tensor):  # torch.as_tensor(on_cpu, device="cuda")
@@ -125,20 +135,21 @@ def _to_cpu(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     return settle(tensor.cpu(), tensor, False)
 
 
+TENSOR: Any = torch.Tensor
+
 HANDLERS: dict[Any, Handler] = {
-    torch.Tensor.to: _to,
-    torch.Tensor.cuda: _to_cuda,
-    torch.Tensor.cpu: _to_cpu,
-    torch.Tensor.type: _type,
-    torch.Tensor.type_as: lambda tensor, other: settle(
-        tensor.type_as(other), tensor, is_placed(other)
-    ),
-    torch.Tensor.device.__get__: _device_of,
-    torch.Tensor.is_cuda.__get__: is_placed,
-    torch.Tensor.is_cpu.__get__: lambda tensor: tensor.is_cpu and not is_placed(tensor),
-    torch.Tensor.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
+    TENSOR.to: _to,
+    TENSOR.cuda: _to_cuda,
+    TENSOR.cpu: _to_cpu,
+    TENSOR.type: _type,
+    TENSOR.type_as: lambda tensor, other: settle(tensor.type_as(other), tensor, is_placed(other)),
+    TENSOR.device.__get__: _device_of,
+    TENSOR.is_cuda.__get__: is_placed,
+    TENSOR.is_cpu.__get__: lambda tensor: tensor.is_cpu and not is_placed(tensor),
+    TENSOR.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
     torch.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
-    torch.Tensor.pin_memory: lambda tensor, *args, **kwargs: tensor,
-    torch.Tensor.is_pinned: lambda tensor, *args, **kwargs: False,
+    TENSOR.pin_memory: lambda tensor, *args, **kwargs: tensor,
+    TENSOR.is_pinned: lambda tensor, *args, **kwargs: False,
 }
-"""What the mode does for the calls that name, read or change a device; every other call goes through ``_on_cpu``."""
+"""What the mode does for the calls that name, read or change a device; every other call goes
+through ``_on_cpu``."""

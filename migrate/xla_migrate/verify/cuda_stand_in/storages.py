@@ -1,7 +1,8 @@
 """Which tensors pretend to live on the CUDA device.
 
-The mark sits on the storage, not on the tensor: views share it, ``parameter.data = moved`` hands it over as
-``Module.to`` does, and torch keeps the Python object of a storage for as long as the storage lives.
+The mark sits on the storage, not on the tensor: views share it, ``parameter.data = moved`` hands it
+over as ``Module.to`` does, and torch keeps the Python object of a storage for as long as the
+storage lives.
 """
 
 from __future__ import annotations
@@ -41,8 +42,13 @@ def mark(tensor: torch.Tensor) -> torch.Tensor:
     """Let the storage of ``tensor``, and so every view of it, pretend to be on the CUDA device."""
     storage = storage_of(tensor)
     if storage is not None and tensor.device.type == "cpu":
-        setattr(storage, MARK, True)
+        mark_storage(storage)
     return tensor
+
+
+def mark_storage(storage: Any) -> None:
+    """Let an untyped storage pretend to be on the CUDA device."""
+    setattr(storage, MARK, True)
 
 
 def share_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -52,7 +58,8 @@ def share_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def settle(result: torch.Tensor, source: torch.Tensor, on_cuda: bool) -> torch.Tensor:
-    """``result`` of moving ``source``: a copy where the device changes, as on real hardware, and the same memory where not."""
+    """``result`` of moving ``source``: a copy where the device changes, as on real hardware, and
+    the same memory where not."""
     if is_placed(source) != on_cuda and share_memory(result, source):
         result = result.clone()
     return mark(result) if on_cuda else result

@@ -12,8 +12,8 @@ import torch.utils._device as default_device
 from torch import nn
 from torch.utils.data import DataLoader
 
-from xla_migrate.verify.cuda_stand_in.cuda_module import Scope
-from xla_migrate.verify.cuda_stand_in.storages import MARK, is_placed, mark
+from xla_migrate.verify.cuda_stand_in.storages import MARK, is_placed, mark, mark_storage
+from xla_migrate.verify.cuda_stand_in.streams import Scope
 
 GPU_ONLY_OPTIONS = ("fused", "capturable")
 
@@ -22,7 +22,9 @@ class Generator(torch.Generator):
     """A generator for any device, which draws on the CPU."""
 
     def __new__(cls, device: object = "cpu") -> Generator:
-        return super().__new__(cls, device="cpu")
+        new: Any = super().__new__
+        made: Generator = new(cls, device="cpu")
+        return made
 
 
 class LegacyType(type):
@@ -47,7 +49,18 @@ def install() -> None:
     nn.Module.compile = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
     torch.backends.cudnn.is_acceptable = lambda tensor: False
     _allow_every_attention_kernel()
-    for name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
+    for name in (
+        "Float",
+        "Double",
+        "Half",
+        "BFloat16",
+        "Byte",
+        "Char",
+        "Short",
+        "Int",
+        "Long",
+        "Bool",
+    ):
         _install_legacy_type(f"{name}Tensor")
     _install_default_device()
     _install_storages()
@@ -58,7 +71,8 @@ def install() -> None:
 
 
 def _same(model: Any = None, **options: Any) -> Any:
-    """``torch.compile``, as a function or as a decorator with options, that leaves its argument alone."""
+    """``torch.compile``, as a function or as a decorator with options, that leaves its argument
+    alone."""
     return (lambda function: function) if model is None else model
 
 
@@ -84,15 +98,17 @@ def _install_legacy_type(name: str) -> None:
 
 
 def _install_default_device() -> None:
-    """A default device adds ``device="cuda"`` to calls, also to those that the mode has already mapped.
+    """A default device adds ``device="cuda"`` to calls, also to those that the mode has already
+    mapped.
 
-    ``torch.set_default_device`` puts its own mode below all others, so the mode of the stand-in has looked at a call
-    before; ``with torch.device("cuda")`` puts it above, so the stand-in is still to come.
+    ``torch.set_default_device`` puts its own mode below all others, so the mode of the stand-in has
+    looked at a call before; ``with torch.device("cuda")`` puts it above, so the stand-in is still
+    to come.
     """
     original: Any = default_device.DeviceContext.__torch_function__
 
     def map_device(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        still_to_come = torch.overrides._len_torch_function_stack() > 0
+        still_to_come = torch._C._len_torch_function_stack() > 0
         if self.device.type == "cuda" and not still_to_come:
             return func(*args, **(kwargs or {}))
         return original(self, func, types, args, kwargs)
@@ -118,7 +134,7 @@ def _install_storages() -> None:
     def restore(storage: Any, location: str) -> Any:
         if not location.startswith("cuda"):
             return None
-        setattr(getattr(storage, "_untyped_storage", storage), MARK, True)
+        mark_storage(getattr(storage, "_untyped_storage", storage))
         return storage
 
     torch.serialization.register_package(0, tag, restore)
@@ -126,8 +142,9 @@ def _install_storages() -> None:
     def cuda(storage: Any, *args: Any, **kwargs: Any) -> Any:
         return restore(storage, "cuda")
 
-    for kind in (torch.UntypedStorage, torch.TypedStorage):
-        setattr(kind, "cuda", cuda)
+    kinds: tuple[Any, ...] = (torch.UntypedStorage, torch.TypedStorage)
+    for kind in kinds:
+        kind.cuda = cuda
 
 
 def _install_data_parallel() -> None:

@@ -1,0 +1,37 @@
+"""From bytes to text, by PEP 263."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import tokenize
+
+
+class SourceError(Exception):
+    """The bytes cannot be read as Python; ``line`` and ``column`` count from 1."""
+
+    def __init__(self, code: str, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Return text and encoding of a Python file by PEP 263, the byte-order mark kept in the text.
+
+    Raises ``SourceError`` (``XLA002``) where the bytes do not fit the encoding.
+    """
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise SourceError("XLA002", f"unknown encoding: {error}") from error
+    if data.startswith(codecs.BOM_UTF8):
+        encoding = "utf-8"
+    try:
+        return data.decode(encoding), encoding
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"byte 0x{data[error.start]:02x} is not {encoding}"
+        raise SourceError("XLA002", message, line) from error

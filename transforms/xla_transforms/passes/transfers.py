@@ -1,0 +1,142 @@
+"""Transfers that a device loader makes needless: ``x, y = x.to(device), y.to(device)`` goes away.
+
+An ``MpDeviceLoader`` hands out batches that are on the device already.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule
+from xla_transforms.plan import Planned
+from xla_transforms.tree import COMPREHENSIONS, argument, method, receiver, same
+
+NEEDLESS = Rule(
+    "XLA502",
+    "needless-transfer",
+    "A transfer of a batch that a device loader already brought to the device goes away.",
+    "MpDeviceLoader moves every tensor of a batch (pytorch/xla v2.9.0, parallel_loader.py).",
+)
+RULES = (NEEDLESS,)
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or context.already_xla:
+        return
+    for loop in context.loops.all:
+        if loop.wrapped:
+            calls = context.loops.own_transfers(loop)
+            for call in calls:
+                if not context.plan.taken(call):
+                    _take_out(context, call, calls)
+
+
+def _take_out(context: Context, call: cst.Call, calls: list[cst.Call]) -> None:
+    change = context.plan.change(NEEDLESS, call, "the device loader brings the batch to the device")
+    statement = _only_transfers(context, call, calls)
+    if statement is not None:
+        change.remove(_with_guard(context, statement, calls))
+        return
+    whole = _comprehension(context, call)
+    if whole is not None:
+        change.replace(whole[0], "{0}", whole[1])
+        return
+    _shorten(change, call)
+
+
+def _only_transfers(
+    context: Context, call: cst.Call, calls: list[cst.Call]
+) -> cst.Assign | None:
+    """The statement around a call if all it does is to move names onto themselves."""
+    assign = next((a for a in context.index.ancestors(call) if isinstance(a, cst.Assign)), None)
+    if assign is None or len(assign.targets) != 1:
+        return None
+    pairs = _pairs(assign.targets[0].target, assign.value)
+    return assign if pairs and all(_onto_itself(context, t, v, calls) for t, v in pairs) else None
+
+
+def _pairs(
+    target: cst.BaseExpression, value: cst.BaseExpression
+) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    if not isinstance(target, cst.Tuple):
+        return [(target, value)]
+    if not isinstance(value, cst.Tuple) or len(value.elements) != len(target.elements):
+        return []
+    return [(t.value, v.value) for t, v in zip(target.elements, value.elements, strict=True)]
+
+
+def _onto_itself(
+    context: Context, target: cst.BaseExpression, value: cst.BaseExpression, calls: list[cst.Call]
+) -> bool:
+    if value in calls and isinstance(value, cst.Call):
+        return same(target, receiver(value)) and not _rest(value)
+    for call in calls:
+        whole = _comprehension(context, call)
+        if whole is not None and whole[0] is value:
+            return same(target, whole[1])
+    return same(target, value)
+
+
+def _with_guard(
+    context: Context, statement: cst.Assign, calls: list[cst.Call]
+) -> cst.CSTNode:
+    """The ``if use_cuda:`` around a statement, where it guards nothing but needless transfers."""
+    line = context.index.parent(statement)
+    block = context.index.parent(line) if line is not None else None
+    guard = context.index.parent(block) if block is not None else None
+    if not isinstance(guard, cst.If) or guard.orelse is not None:
+        return statement
+    if not isinstance(block, cst.IndentedBlock) or isinstance(context.index.parent(guard), cst.If):
+        return statement
+    smalls = [s for item in block.body for s in getattr(item, "body", [item])]
+    for small in smalls:
+        inner = next((c for c in calls if context.index.within(c, small)), None)
+        if inner is None or _only_transfers(context, inner, calls) is not small:
+            return statement
+    return guard if len(smalls) == 1 or not any(context.plan.taken(s) for s in smalls) else statement
+
+
+def _comprehension(
+    context: Context, call: cst.Call
+) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """``[t.to(device) for t in batch]`` and the batch; ``{k: v.to(device) ...}`` and the dictionary."""
+    outer = context.index.parent(call)
+    if not isinstance(outer, COMPREHENSIONS) or _rest(call):
+        return None
+    clause = outer.for_in
+    if clause.ifs or clause.inner_for_in is not None:
+        return None
+    if isinstance(outer, cst.DictComp):
+        pair = clause.target
+        items = method(clause.iter) == "items" and isinstance(pair, cst.Tuple) and len(pair.elements) == 2
+        if not items or not isinstance(pair, cst.Tuple):
+            return None
+        keys = same(outer.key, pair.elements[0].value) and same(receiver(call), pair.elements[1].value)
+        base = receiver(clause.iter)
+        return (outer, base) if keys and base is not None else None
+    return (outer, clause.iter) if same(receiver(call), clause.target) else None
+
+
+def _rest(call: cst.Call) -> list[cst.Arg]:
+    """The arguments of a transfer that still mean something on the device: a dtype, a memory format."""
+    if method(call) == "cuda":
+        return []
+    device = argument(call, "device", 0)
+    dropped = {"non_blocking", "copy"}
+    rest = [a for a in call.args if a is not device and not (a.keyword and a.keyword.value in dropped)]
+    return [a for a in rest if a.keyword or not _is_flag(a)]
+
+
+def _is_flag(arg: cst.Arg) -> bool:
+    return isinstance(arg.value, cst.Name) and arg.value.value in ("True", "False")
+
+
+def _shorten(change: Planned, call: cst.Call) -> None:
+    base, rest = receiver(call), _rest(call)
+    assert base is not None
+    if not rest:
+        change.replace(call, "{0}", base)
+        return
+    texts = [f"{a.keyword.value}={{{i}}}" if a.keyword else f"{{{i}}}" for i, a in enumerate(rest, 1)]
+    change.replace(call, "{0}.to(" + ", ".join(texts) + ")", base, *(a.value for a in rest))

@@ -1,0 +1,128 @@
+"""From texts to outcomes: one parse, one analysis, all passes, one rendering, one check."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from xla_transforms import check
+from xla_transforms.cleanup import unused_imports
+from xla_transforms.context import Context
+from xla_transforms.encoding import SourceError
+from xla_transforms.findings import Finding
+from xla_transforms.formatting import format_changed
+from xla_transforms.outcome import Outcome
+from xla_transforms.passes import PASSES
+from xla_transforms.plan import Conflict, Plan, Site
+from xla_transforms.program import Program
+from xla_transforms.render import Renderer, line_edits
+from xla_transforms.roles import Roles
+from xla_transforms.rules import WITHDRAWN
+from xla_transforms.settings import Settings
+from xla_transforms.source import Source
+
+Failure = Callable[[str, bytes, SourceError], Outcome]
+
+
+def migrate_texts(
+    texts: dict[str, tuple[str, bytes, str]], settings: Settings, failure: Failure
+) -> dict[str, Outcome]:
+    """Migrate decoded modules (text, bytes, encoding by path) as one program."""
+    outcomes: dict[str, Outcome] = {}
+    sources: dict[str, tuple[Source, bytes, str]] = {}
+    for path, (text, data, encoding) in texts.items():
+        try:
+            sources[path] = (Source(text, path), data, encoding)
+        except SourceError as error:
+            outcomes[path] = failure(path, data, error)
+    names = {path: _module_name(path) for path in sources}
+    program = Program((names[path], source) for path, (source, _, _) in sources.items())
+    roles = Roles(program)
+    for path, (_, data, encoding) in sources.items():
+        index = program.modules[names[path]]
+        context = Context(index, roles, Plan(index), settings)
+        try:
+            for module in PASSES:
+                module.run(context)
+            outcomes[path] = _Module(context, data, encoding, path).outcome(None)
+        except SourceError as error:
+            outcomes[path] = failure(path, data, error)
+        except RecursionError:
+            error = SourceError("XLA003", "nested too deeply to analyse")
+            outcomes[path] = failure(path, data, error)
+    return outcomes
+
+
+def _module_name(path: str) -> str:
+    parts = re.split(r"[/\\]", path.removesuffix(".py"))
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(p for p in parts if p not in ("", ".", ".."))
+
+
+@dataclass
+class _Module:
+    """A planned module, ready to be rendered with all or some of its changes."""
+
+    context: Context
+    data: bytes
+    encoding: str
+    path: str
+
+    def outcome(self, ids: Collection[int] | None) -> Outcome:
+        source, plan = self.context.index.source, self.context.plan
+        findings = tuple(sorted(plan.findings, key=lambda f: (f.span, f.code, f.message)))
+        base = Outcome(
+            self.path, self.data, source.text, source.text, self.encoding, findings=findings, _narrower=self.outcome
+        )
+        sites = plan.sites(ids)
+        if not sites:
+            return base
+        try:
+            code = self._sound(sites, ids)
+        except Conflict as error:
+            return self._withdrawn(base, str(error))
+        if code is None:
+            return self._withdrawn(base, "the result would not compile or would use an unbound name")
+        edits = tuple(line_edits(source.text, code))
+        changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
+        return replace(base, code=code, edits=edits, changes=changes)
+
+    def _sound(self, sites: list[Site], ids: Collection[int] | None) -> str | None:
+        """The new text, formatted and checked; ``None`` where it is not sound."""
+        source = self.context.index.source
+        old = check.parse(source.text)
+        code = Renderer(self.context.index, sites).code()
+        tree = check.parse(code)
+        if tree is None:
+            return None
+        sites = [*sites, *self._import_sites(tree, ids)]
+        code = Renderer(self.context.index, sites).code()
+        code = format_changed(source.text, code, self.context.settings.black)
+        tree = check.parse(code)
+        if tree is None or (old is not None and check.unbound(tree) - check.unbound(old)):
+            return None
+        return code
+
+    def _import_sites(self, tree: ast.Module, ids: Collection[int] | None) -> list[Site]:
+        plan, source = self.context.plan, self.context.index.source
+        lines = plan.imports.lines(plan.wanted_imports(ids))
+        sites = unused_imports(self.context.index, check.used(tree))
+        if lines:
+            offset, apart = plan.imports.insertion()
+            text = "".join(line + source.newline for line in lines)
+            at_end = offset == len(source.text) and not source.text.endswith(("\n", "\r"))
+            text = (source.newline if at_end and source.text else "") + text
+            text += source.newline if apart and offset < len(source.text) else ""
+            sites.append(Site(offset, offset, lambda render: text, 0, -1))
+        return sites
+
+    def _withdrawn(self, base: Outcome, reason: str) -> Outcome:
+        span = self.context.index.source.span_of(0, 0)
+        finding = Finding(
+            WITHDRAWN.code, WITHDRAWN.name, WITHDRAWN.severity, f"all changes withdrawn: {reason}", span,
+            "please report this file; migrate it by the findings below meanwhile",
+        )  # fmt: skip
+        return replace(base, findings=(finding, *base.findings))
