@@ -29,7 +29,7 @@ def blobs(n):
     grid = torch.arange(8).float()
     cx, cy = torch.rand(n, 1, 1) * 7, torch.rand(n, 1, 1) * 7
     dist = (grid.view(1, 1, 8) - cx) ** 2 + (grid.view(1, 8, 1) - cy) ** 2
-    return TensorDataset(torch.exp(-dist / 4))
+    return TensorDataset(0.05 + 0.9 * torch.exp(-dist / 4))
 
 
 train_loader = DataLoader(

@@ -127,6 +127,25 @@ def test_a_slow_migration_is_caught(succeed, name):
     assert any(problem in told for told in problems), problems
 
 
+def test_a_failure_deep_inside_torch_names_the_line_of_the_script(record):
+    code = """
+        import torch
+        model = torch.nn.Linear(3, 3)
+        for _ in range(9):
+            model = torch.nn.Sequential(model)
+        model(torch.zeros(4))
+        """
+    failure = record(code, "native").failure
+    assert failure is not None
+    assert "script.py:6 in <module>: model(torch.zeros(4))" in failure.frames[0]
+
+
+def test_a_cuda_call_that_was_left_over_is_told_as_such(record):
+    failure = record("import torch\ntorch.zeros(2).cuda()\n", "xla").failure
+    assert failure is not None
+    assert "still uses CUDA" in failure.message
+
+
 def test_a_run_that_does_not_end_is_ended(record):
     trace = record("import time\nprint('up', flush=True)\ntime.sleep(60)\n", "native", timeout=2)
     assert trace.failure is not None

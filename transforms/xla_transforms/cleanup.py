@@ -8,6 +8,7 @@ from xla_transforms import check
 from xla_transforms.plan import Plan, Site
 from xla_transforms.scopes import ModuleIndex
 
+
 def unused_imports(index: ModuleIndex, used: set[str]) -> list[Site]:
     """Sites that drop the imports of CUDA's and AMP's names which nothing uses any more."""
     old = check.parse(index.source.text)

@@ -50,8 +50,7 @@ def migrate_texts(
         except SourceError as error:
             outcomes[path] = failure(path, data, error)
         except RecursionError:
-            error = SourceError("XLA003", "nested too deeply to analyse")
-            outcomes[path] = failure(path, data, error)
+            outcomes[path] = failure(path, data, SourceError("XLA003", "nested too deeply to analyse"))
     return outcomes
 
 

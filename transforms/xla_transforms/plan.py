@@ -23,7 +23,11 @@ Part = cst.CSTNode | str
 
 @dataclass(frozen=True)
 class Site:
-    """A place of the text and how its new text is made. ``order`` sorts insertions at one offset."""
+    """A place of the text and how its new text is made.
+
+    ``rank`` and ``order`` sort insertions at one offset: what goes behind a statement comes first, the
+    deepest block's lines foremost, then what goes before the next one.
+    """
 
     start: int
     end: int
@@ -32,6 +36,7 @@ class Site:
     order: int
     wraps: bool = False
     removes: cst.CSTNode | None = None
+    rank: int = 0
 
 
 @dataclass
@@ -48,7 +53,7 @@ class Planned:
     imports: list[str] = field(default_factory=list)
 
     def use(self, module: str) -> str:
-        """The local name of a module (``torch_xla.core.xla_model`` -> ``xm``); imported if this is applied."""
+        """A module's local name (``torch_xla.core.xla_model`` -> ``xm``); imported if this is applied."""
         self.imports.append(module)
         return self.plan.imports.name_of(module)
 
@@ -85,19 +90,20 @@ class Planned:
     def before(self, statement: cst.CSTNode, *lines: str) -> Planned:
         """Insert lines above a statement, at its indentation (below its own comments)."""
         start = self.plan.index.source.line_start(self.plan.offsets(statement)[0])
-        return self._insert(start, self.plan.indentation(statement), lines)
+        return self._insert(start, self.plan.indentation(statement), lines, rank=1)
 
     def after(self, statement: cst.CSTNode, *lines: str) -> Planned:
         """Insert lines below a statement, at its indentation."""
         end = self.plan.index.source.line_end(self.plan.offsets(statement)[1])
-        return self._insert(end, self.plan.indentation(statement), lines)
+        indent = self.plan.indentation(statement)
+        return self._insert(end, indent, lines, rank=-len(indent.expandtabs()))
 
-    def _insert(self, offset: int, indent: str, lines: Sequence[str]) -> Planned:
+    def _insert(self, offset: int, indent: str, lines: Sequence[str], *, rank: int) -> Planned:
         source = self.plan.index.source
         text = "".join(f"{indent}{line}{source.newline}" if line else source.newline for line in lines)
         if offset == len(source.text) and not source.text.endswith(("\n", "\r")):
             text = source.newline + text.removesuffix(source.newline)
-        return self._site(offset, offset, lambda render: text)
+        return self._site(offset, offset, lambda render: text, rank=rank)
 
     def _claim(self, node: cst.CSTNode) -> None:
         if node in self.plan.claimed:
@@ -112,9 +118,10 @@ class Planned:
         *,
         wraps: bool = False,
         removes: cst.CSTNode | None = None,
+        rank: int = 0,
     ) -> Planned:
         order = self.plan.next_order()
-        self.sites.append(Site(start, end, write, self.id, order, wraps, removes))
+        self.sites.append(Site(start, end, write, self.id, order, wraps, removes, rank))
         return self
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
 from xla_transforms.findings import Edit
-from xla_transforms.plan import Conflict, Site
+from xla_transforms.plan import Conflict, Render, Site
 from xla_transforms.scopes import ModuleIndex
 
 
@@ -21,9 +22,8 @@ class Renderer:
         chosen = [*sites, *self._passes_for_empty_blocks(sites)]
         # outermost first; wraps of one place go outside its replacement, the later wrap outermost
         self.sites = sorted(
-            chosen, key=lambda s: (s.start, -s.end, not s.wraps, -s.order if s.wraps else s.order)
+            chosen, key=lambda s: (s.start, _extent(s), not s.wraps, s.rank, -s.order if s.wraps else s.order)
         )
-        self._skip: set[Site] = set()
 
     def edits(self) -> list[Edit]:
         """One edit for each outermost site, in order, disjoint."""
@@ -39,9 +39,7 @@ class Renderer:
             site, sites = sites[0], sites[1:]
             if site.start < position:
                 raise Conflict(f"overlapping changes at offset {site.start}")
-            inner = [s for s in sites if s.start < site.end or (s.start == site.start == site.end == s.end)]
-            if site.start == site.end:
-                inner = []
+            inner = [s for s in sites if s.start < site.end]
             if any(s.end > site.end for s in inner):
                 raise Conflict(f"overlapping changes at offset {site.start}")
             sites = sites[len(inner) :]
@@ -61,22 +59,22 @@ class Renderer:
     def _passes_for_empty_blocks(self, sites: Sequence[Site]) -> list[Site]:
         """``pass`` for every block from which all statements are taken out and into which nothing goes."""
         removed = {s.removes: s for s in sites if s.removes is not None}
-        filled = {s.start for s in sites if s.start == s.end}
+        filled = [s for s in sites if s.start == s.end]
         blocks = {self._block(node): None for node in removed}
         found: list[Site] = []
         for block in blocks:
             if not isinstance(block, cst.IndentedBlock):
                 continue
-            lines = [_statement(line) for line in block.body]
             if not all(self._gone(line, removed) for line in block.body):
                 continue
-            start, end = self.source.offsets(block.body[0])
-            first, last = self.source.line_start(start), self.source.line_end(self.source.offsets(block.body[-1])[1])
-            if any(first <= offset <= last for offset in filled) or not lines:
-                continue
+            start, _end = self.source.offsets(block.body[0])
+            first = self.source.line_start(start)
+            last = self.source.line_end(self.source.offsets(block.body[-1])[1])
             indent = self.source.text[first:start]
-            text = f"{indent}pass{self.source.newline}"
-            found.append(Site(first, first, lambda render, text=text: text, 0, 0))  # type: ignore[misc]
+            rank = -len(indent.expandtabs())
+            if any(first <= s.start < last or (s.start == last and s.rank == rank) for s in filled):
+                continue
+            found.append(Site(last, last, _writes(f"{indent}pass{self.source.newline}"), 0, 0, rank=rank))
         return found
 
     def _gone(self, line: cst.CSTNode, removed: dict[cst.CSTNode, Site]) -> bool:
@@ -89,8 +87,13 @@ class Renderer:
         return self.index.parent(parent) if isinstance(parent, cst.SimpleStatementLine) else parent
 
 
-def _statement(line: cst.CSTNode) -> cst.CSTNode:
-    return line.body[0] if isinstance(line, cst.SimpleStatementLine) else line
+def _extent(site: Site) -> int:
+    """Insertions come before what is replaced at their offset, wider places before narrower ones."""
+    return -sys.maxsize if site.start == site.end else -site.end
+
+
+def _writes(text: str) -> Callable[[Render], str]:
+    return lambda render: text
 
 
 def apply(text: str, edits: Sequence[Edit], start: int = 0, end: int | None = None) -> str:

@@ -30,6 +30,13 @@ class How(Enum):
     OTHER = "other"
 
 
+_OPENING = {*SCOPES[1:], *COMPREHENSIONS}
+_BINDERS = {
+    cst.Assign, cst.AnnAssign, cst.NamedExpr, cst.AugAssign, cst.For, cst.CompFor, cst.WithItem,
+    cst.ExceptHandler, cst.FunctionDef, cst.ClassDef, cst.Import, cst.ImportFrom, cst.Global, cst.Nonlocal,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Binding:
     """One place that gives a name (or an attribute) a value.
@@ -94,15 +101,18 @@ class ModuleIndex:
         stack: list[tuple[cst.CSTNode, Scope]] = [(root, self.scopes[root])]
         while stack:
             node, scope = stack.pop()
-            self.nodes[type(node)].append(node)
-            _bind(self, node, scope)
+            kind = type(node)
+            self.nodes[kind].append(node)
+            if kind in _BINDERS:
+                _bind(self, node, scope)
+            opens = kind in _OPENING
             inner = scope
-            if isinstance(node, (*SCOPES[1:], *COMPREHENSIONS)):
+            if opens:
                 inner = self.scopes[node] = Scope(node, scope)
                 _bind_parameters(node, inner)
             for child in reversed(children(node)):
                 self.parents[child] = node
-                stack.append((child, _scope_for(node, child, scope, inner)))
+                stack.append((child, _scope_for(node, child, scope, inner) if opens else scope))
 
     def all(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """Every node of the given types, in source order within a type."""

@@ -23,6 +23,7 @@ _fields_of: dict[type, tuple[str, ...]] = {}
 FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef)
 LOOPS = (cst.For, cst.While)
+_CODE_OF_ITS_OWN = {cst.FunctionDef, cst.Lambda, cst.ClassDef}
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
@@ -36,16 +37,28 @@ def _semantic_fields(kind: type) -> tuple[str, ...]:
     return names
 
 
+class _NodeTypes(dict[type, bool]):
+    """Whether a type is a node type. libcst's classes are abstract, which makes ``isinstance`` slow."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, cst.CSTNode)
+        return self[kind]
+
+
+_is_node = _NodeTypes()
+
+
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The meaningful children of a node, in source order for all but a few node types."""
     found: list[cst.CSTNode] = []
     kind = type(node)
     for name in _fields_of.get(kind) or _semantic_fields(kind):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
+        kind_of_value = type(value)
+        if kind_of_value is tuple or kind_of_value is list:
+            found.extend(value)
+        elif _is_node[kind_of_value]:
             found.append(value)
-        elif isinstance(value, (tuple, list)):
-            found.extend(item for item in value if isinstance(item, cst.CSTNode))
     return found
 
 
@@ -58,11 +71,7 @@ def walk(node: cst.CSTNode, *, into_functions: bool = True) -> Iterator[cst.CSTN
     while stack:
         current = stack.pop()
         yield current
-        if (
-            not into_functions
-            and current is not node
-            and isinstance(current, (cst.FunctionDef, cst.Lambda, cst.ClassDef))
-        ):
+        if not into_functions and current is not node and type(current) in _CODE_OF_ITS_OWN:
             continue
         stack.extend(reversed(children(current)))
 

@@ -71,6 +71,7 @@ def _run_xla(request: Request, trace: Trace) -> None:
     def observe(event: str) -> None:
         trace.samples.append(xla_side.take_sample(event))
 
+    xla_side.refuse_cuda()
     counting = request.mode == "count"
     recorder = Recorder(values=not counting, observe=observe if counting else None)
     if counting:  # the script as it is: its own randomness, its own loader threads

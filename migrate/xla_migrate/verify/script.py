@@ -29,13 +29,16 @@ def run_script(path: Path, argv: list[str]) -> Failure | None:
         return None if stop.code in (None, 0) else Failure("SystemExit", str(stop.code))
     except BaseException as problem:
         traceback.print_exc()
-        return failure_of(problem)
+        return failure_of(problem, path)
     return None
 
 
-def failure_of(problem: BaseException) -> Failure:
-    """The exception with the last frames it passed through, those of this module left out."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    kept = [frame for frame in frames if frame.filename != __file__][-FRAMES_KEPT:]
+def failure_of(problem: BaseException, script: Path) -> Failure:
+    """The exception with its last frames, among them the innermost one of the script itself."""
+    every = traceback.extract_tb(problem.__traceback__)
+    frames = [frame for frame in every if frame.filename != __file__]
+    own = [frame for frame in frames if frame.filename == str(script)][-1:]
+    last = frames[-FRAMES_KEPT:]
+    kept = last if not own or own[0] in last else own + last[1:]
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in kept]
     return Failure(type(problem).__name__, str(problem), lines)

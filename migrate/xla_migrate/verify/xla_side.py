@@ -15,6 +15,15 @@ def module(name: str) -> Any:
     return importlib.import_module(name)
 
 
+def refuse_cuda() -> None:
+    """Let a CUDA call that the migration left over say so; torch would complain of the fork."""
+
+    def refuse() -> None:
+        raise RuntimeError("the script still uses CUDA, and a machine with XLA devices has none")
+
+    module("torch.cuda")._lazy_init = refuse
+
+
 def take_sample(event: str) -> Sample:
     """The counts of this moment. Waits for pending executions, which adds none, as they count when
     they finish."""

@@ -92,13 +92,17 @@ class Loops:
 
     def synchronized(self, loop: Loop) -> cst.Call | None:
         """The script's own ``synchronize()`` that every iteration passes, if there is one."""
-        for statement in reversed(loop.body):
-            if not isinstance(statement, cst.SimpleStatementLine):
-                continue
+        for statement in reversed([s for part in loop.body for s in self._always(part)]):
             for node in walk(statement):
                 if isinstance(node, cst.Call) and self.roles.path(node.func) in _SYNCHRONIZE:
                     return node
         return None
+
+    def _always(self, statement: cst.CSTNode) -> list[cst.CSTNode]:
+        """The simple statements that run whenever this one is reached."""
+        if isinstance(statement, cst.If) and self.roles.fold(statement.test) is True:
+            return [s for inner in body_of(statement) for s in self._always(inner)]
+        return [statement] if isinstance(statement, cst.SimpleStatementLine) else []
 
     def of(self, node: cst.CSTNode) -> Loop | None:
         """The step loop in whose iteration a node stands (within the same function)."""

@@ -120,9 +120,7 @@ def _judge_attribute(
             _block(use, node)
     elif is_transfer(roles, call):
         use.transfers.append(call)
-    elif name in ("items", "values"):
-        _judge(roles, call, use, depth)
-    elif name in _VIEWS or name == "to":
+    elif name in ("items", "values") or name in _VIEWS or name == "to":
         _judge(roles, call, use, depth)
     elif name not in _SHAPE:
         _block(use, node)

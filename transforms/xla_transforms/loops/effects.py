@@ -7,10 +7,11 @@ from enum import Flag, auto
 
 import libcst as cst
 
-from xla_transforms.roles import Kind, Roles
-from xla_transforms.roles import classes
-from xla_transforms.tree import LOOPS, children, method, receiver
+from xla_transforms.roles import Kind, Roles, classes
+from xla_transforms.tree import LOOPS, children, method, receiver, walk
 
+_OWN_CODE = {cst.FunctionDef, cst.ClassDef, cst.Lambda}
+_LOOPS = set(LOOPS)
 _SAVED = {"zero_grad", "unscale_", "update", "scale"}
 
 
@@ -96,9 +97,10 @@ class Effects:
         stack = [node]
         while stack:
             current = stack.pop()
-            if current is not node and isinstance(current, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            kind = type(current)
+            if current is not node and kind in _OWN_CODE:
                 continue
-            if current is not node and isinstance(current, LOOPS) and self.is_step_loop(current):
+            if current is not node and kind in _LOOPS and self.is_step_loop(current):
                 continue
             if isinstance(current, cst.Call):
                 yield current
@@ -123,7 +125,14 @@ class Effects:
         for inner in self._closures(body):
             found |= self.of(inner.body)
         working = Effect.FORWARD | Effect.BACKWARD
-        return found if found & working else Effect.NONE
+        if found & working or (found & Effect.STEP and self._accumulates(body)):
+            return found
+        return Effect.NONE
+
+    def _accumulates(self, body: cst.CSTNode) -> bool:
+        """Whether a loop inside goes through micro-batches, whose gradients the step here uses."""
+        inner = [node for node in walk(body, into_functions=False) if type(node) in (cst.For, cst.While)]
+        return any(self.of_loop(loop) & Effect.BACKWARD for loop in inner)
 
     def _closures(self, body: cst.CSTNode) -> list[cst.FunctionDef]:
         """Functions defined in a loop's own block and handed to an optimizer's step."""

@@ -70,9 +70,10 @@ def _follow_target(
         for node in index.all(cst.Attribute):
             if node is target or not isinstance(node, cst.Attribute):
                 continue
-            if node.attr.value == target.attr.value and owner is not None:
-                if not is_self(roles, node.value) or related(roles, index.class_of(node), owner):
-                    _follow(roles, node, found, depth + 1)
+            if node.attr.value != target.attr.value or owner is None:
+                continue
+            if not is_self(roles, node.value) or related(roles, index.class_of(node), owner):
+                _follow(roles, node, found, depth + 1)
     else:
         found.others.append(target)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import libcst as cst
 
@@ -70,7 +70,7 @@ class _Walk:
     def _inside(self, outer: cst.CSTNode) -> list[Binding]:
         return [b for b in self.bindings if self.index.within(b.statement, outer)]
 
-    def _through(self, statements: list[cst.CSTNode]) -> bool:
+    def _through(self, statements: Sequence[cst.CSTNode]) -> bool:
         """Walk a block backwards; true as soon as a statement surely binds."""
         for statement in reversed(statements):
             inside = self._inside(statement)

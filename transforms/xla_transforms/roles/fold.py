@@ -87,7 +87,7 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
 def _device_behind(node: cst.BaseExpression) -> cst.BaseExpression:
     """``device`` for ``device.type``."""
     is_type = isinstance(node, cst.Attribute) and node.attr.value == "type"
-    return node.value if is_type else node  # type: ignore[attr-defined,no-any-return]
+    return node.value if is_type else node  # type: ignore[attr-defined]
 
 
 def _name(roles: Roles, node: cst.Name) -> bool | None:

@@ -42,7 +42,6 @@ def _key(roles: Roles, node: cst.CSTNode) -> tuple[object, str] | None:
     if isinstance(node, cst.Name):
         scope = index.scope_of(node).owner(node.value)
         return (scope, node.value) if scope is not None else None
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
-        if node.value.value == "self":
-            return (index.class_of(node), node.attr.value)
+    if isinstance(node, cst.Attribute) and getattr(node.value, "value", None) == "self":
+        return (index.class_of(node), node.attr.value)
     return None
