@@ -49,7 +49,7 @@ hold = DataLoader(tiles_val, batch_size = 12)
 extra = DataLoader(TileSet('extra'), batch_size = 12, shuffle = True, drop_last = False)
 
 net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2)).cuda()
-opt = torch.optim.SGD(net.parameters(), lr = 0.05, momentum = 0.9)
+opt = torch.optim.SGD(net.parameters(), lr = 0.01, momentum = 0.9)
 
 for epoch in range(2):
     fit_epoch(net, opt, feed)

@@ -5,46 +5,89 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
+from dataclasses import dataclass, field
 
 _MODULE_NAMES = {"__file__", "__name__", "__doc__", "__path__", "__spec__", "__builtins__", "__class__"}
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass
+class Names:
+    """The names of a module: ``loaded`` and ``bound`` anywhere in it, ``strings`` that look like names."""
+
+    loaded: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=lambda: set(_MODULE_NAMES))
+    strings: set[str] = field(default_factory=set)
+    star: bool = False
+
+    @property
+    def used(self) -> set[str]:
+        """Every name that is read, and every string that may name one (``__all__``)."""
+        return self.loaded | self.strings
+
+    @property
+    def unbound(self) -> set[str]:
+        """Names that are read somewhere and bound nowhere; none where a star import may bind them."""
+        if self.star:
+            return set()
+        return {name for name in self.loaded - self.bound if not hasattr(builtins, name)}
 
 
 def parse(text: str) -> ast.Module | None:
-    """The text's syntax tree, or ``None`` where it does not compile."""
+    """The text's syntax tree, or ``None`` where it does not parse."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text.removeprefix("\ufeff"))
-            compile(tree, "<migrated>", "exec", dont_inherit=True)
+            return ast.parse(text.removeprefix("\ufeff"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return tree
 
 
-def unbound(tree: ast.Module) -> set[str]:
-    """Names that are read somewhere and bound nowhere in the module."""
-    loaded: set[str] = set()
-    bound: set[str] = set(_MODULE_NAMES)
+def compiles(tree: ast.Module) -> bool:
+    """Whether a tree makes a module: what the grammar allows and the compiler refuses is refused."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(tree, "<migrated>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def names(tree: ast.Module) -> Names:
+    found = Names()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, ast.alias):
-            if node.name == "*":
-                return set()
-            bound.add(node.asname or node.name.split(".")[0])
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif (isinstance(node, ast.ExceptHandler) and node.name) or (isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name):
-            bound.add(node.name)
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            bound.update(node.names)
-    return {name for name in loaded - bound if not hasattr(builtins, name)}
+        kind = type(node)
+        if kind is ast.Name:
+            _name(node, found)  # type: ignore[arg-type]
+        elif kind is ast.Constant:
+            _constant(node, found)  # type: ignore[arg-type]
+        elif kind in _BINDERS:
+            _binder(node, found)
+    return found
 
 
-def used(tree: ast.Module) -> set[str]:
-    """Every name that is read, and every string in ``__all__``-like lists."""
-    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    return names | {s for s in strings if s.isidentifier()}
+_BINDERS = {
+    ast.alias, ast.arg, *_DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global, ast.Nonlocal,
+}  # fmt: skip
+
+
+def _name(node: ast.Name, found: Names) -> None:
+    (found.loaded if type(node.ctx) is ast.Load else found.bound).add(node.id)
+
+
+def _constant(node: ast.Constant, found: Names) -> None:
+    if isinstance(node.value, str) and node.value.isidentifier():
+        found.strings.add(node.value)
+
+
+def _binder(node: ast.AST, found: Names) -> None:
+    if isinstance(node, ast.alias):
+        found.star = found.star or node.name == "*"
+        found.bound.add(node.asname or node.name.split(".")[0])
+    elif isinstance(node, ast.arg):
+        found.bound.add(node.arg)
+    elif isinstance(node, (ast.Global, ast.Nonlocal)):
+        found.bound.update(node.names)
+    elif getattr(node, "name", None):
+        found.bound.add(node.name)  # type: ignore[attr-defined]

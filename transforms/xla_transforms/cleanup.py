@@ -6,41 +6,41 @@ import libcst as cst
 
 from xla_transforms import check
 from xla_transforms.plan import Plan, Site
-from xla_transforms.scopes import ModuleIndex
+from xla_transforms.scopes import How, ModuleIndex
+
+_REMOVABLE = ("torch.cuda", "torch.amp", "torch.optim.", "torch.backends", "contextlib.nullcontext")
 
 
-def unused_imports(index: ModuleIndex, used: set[str]) -> list[Site]:
-    """Sites that drop the imports of CUDA's and AMP's names which nothing uses any more."""
-    old = check.parse(index.source.text)
-    before = check.used(old) if old is not None else set()
+def unused_imports(index: ModuleIndex, code: str) -> list[Site]:
+    """Sites that drop the imports of CUDA's and AMP's names that ``code``, the new text, no longer uses."""
+    candidates = [
+        (statement, alias, name)
+        for scope in index.scopes.values()
+        for name, bindings in scope.bindings.items()
+        for binding in bindings
+        if binding.how is How.IMPORT and _removable(binding.name)
+        for statement, alias in [(binding.statement, binding.node)]
+    ]
+    if not candidates:
+        return []
+    tree, old = check.parse(code), check.parse(index.source.text)
+    if tree is None or old is None:
+        return []
+    gone = check.names(old).used - check.names(tree).used
     sites: list[Site] = []
-    for statement in (*index.all(cst.ImportFrom), *index.all(cst.Import)):
-        assert isinstance(statement, (cst.Import, cst.ImportFrom))
-        if isinstance(statement.names, cst.ImportStar):
-            continue
-        scope = index.scope_of(statement)
-        stale = [
-            alias
-            for alias in statement.names
-            for name, bindings in scope.bindings.items()
-            if any(b.node is alias and _removable(b.name) for b in bindings)
-            and name in before
-            and name not in used
-        ]
-        if stale:
-            sites += _drop(index, statement, stale)
+    for statement in dict.fromkeys(s for s, _, name in candidates if name in gone):
+        stale = [alias for s, alias, name in candidates if s is statement and name in gone]
+        sites += _drop(index, statement, stale)
     return sites
 
 
 def _removable(path: str) -> bool:
-    return path.startswith(("torch.cuda", "torch.amp", "torch.optim.", "torch.backends", "contextlib.nullcontext"))
+    return path.startswith(_REMOVABLE)
 
 
-def _drop(
-    index: ModuleIndex, statement: cst.Import | cst.ImportFrom, stale: list[cst.ImportAlias]
-) -> list[Site]:
+def _drop(index: ModuleIndex, statement: cst.CSTNode, stale: list[cst.CSTNode]) -> list[Site]:
     plan = Plan(index)
-    names = list(statement.names) if not isinstance(statement.names, cst.ImportStar) else []
+    names: list[cst.CSTNode] = list(getattr(statement, "names", ()))
     if len(stale) == len(names):
         start, end, keep = plan.extent(statement)
         return [Site(start, end, lambda render: keep, 0, 0, removes=statement)]

@@ -6,7 +6,7 @@ import ast
 import difflib
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -58,38 +58,26 @@ def changed_ranges(original: str, code: str) -> list[Range]:
 
 
 def _format(original: str, code: str, settings: BlackSettings) -> str:
+    """Take from black's version of the whole file what lies inside the changed lines.
+
+    One run tells both things: where black would alter a line far from every change, the original was not
+    in its style; where it would alter a change together with a line that no edit touched, both stay.
+    """
     import black
 
-    mode = _mode(settings)
-    ranges = changed_ranges(original, code)
-    was_clean = False
-    while ranges:
-        result = black.format_str(code, mode=mode, lines=ranges)
-        if result == code:
-            break
-        was_clean = was_clean or black.format_str(original, mode=mode) == original
-        if not was_clean:
-            break
-        kept = _harmless(ranges, hunks(_lines(code), _lines(result)))
-        if kept == ranges:
-            return result if _same_program(code, result) else code
-        ranges = kept
-    return code
-
-
-def _harmless(ranges: Sequence[Range], altered: Iterable[Hunk]) -> list[Range]:
-    """The ranges left when those go whose formatting reaches into a line outside all ranges."""
-    changed = {line for first, last in ranges for line in range(first, last + 1)}
-    guilty: set[int] = set()
-    for start, end, _, _ in altered:
-        lines = set(range(start + 1, end + 1))
-        inside = lines <= changed if lines else bool({start, start + 1} & changed)
-        if not inside:
-            guilty |= lines | {start, end + 1}
-    if not guilty:
-        return list(ranges)
-    kept = [r for r in ranges if guilty.isdisjoint(range(r[0], r[1] + 1))]
-    return kept if len(kept) < len(ranges) else []
+    formatted = black.format_str(code, mode=_mode(settings))
+    before, after = _lines(code), _lines(formatted)
+    changed = {n for first, last in changed_ranges(original, code) for n in range(first, last + 1)}
+    pieces, position = [], 0
+    for start, end, new_start, new_end in hunks(before, after):
+        lines = set(range(start + 1, end + 1)) or {start, start + 1}
+        if not lines & changed:
+            return code
+        inside = lines <= changed or end == start
+        pieces += before[position:start] + (after[new_start:new_end] if inside else before[start:end])
+        position = end
+    result = "\n".join([*pieces, *before[position:]]) + ("\n" if code.endswith("\n") else "")
+    return result if _same_program(code, result) else code
 
 
 def hunks(before: Sequence[str], after: Sequence[str]) -> list[Hunk]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -73,8 +72,9 @@ class _Module:
     def outcome(self, ids: Collection[int] | None) -> Outcome:
         source, plan = self.context.index.source, self.context.plan
         findings = tuple(sorted(plan.findings, key=lambda f: (f.span, f.code, f.message)))
+        text = source.text
         base = Outcome(
-            self.path, self.data, source.text, source.text, self.encoding, findings=findings, _narrower=self.outcome
+            self.path, self.data, text, text, self.encoding, findings=findings, _narrower=self.outcome
         )
         sites = plan.sites(ids)
         if not sites:
@@ -92,23 +92,22 @@ class _Module:
     def _sound(self, sites: list[Site], ids: Collection[int] | None) -> str | None:
         """The new text, formatted and checked; ``None`` where it is not sound."""
         source = self.context.index.source
-        old = check.parse(source.text)
         code = Renderer(self.context.index, sites).code()
-        tree = check.parse(code)
-        if tree is None:
-            return None
-        sites = [*sites, *self._import_sites(tree, ids)]
+        sites = [*sites, *self._import_sites(code, ids)]
         code = Renderer(self.context.index, sites).code()
         code = format_changed(source.text, code, self.context.settings.black)
         tree = check.parse(code)
-        if tree is None or (old is not None and check.unbound(tree) - check.unbound(old)):
+        if tree is None or not check.compiles(tree):
             return None
-        return code
+        unbound = check.names(tree).unbound
+        if unbound and (old := check.parse(source.text)) is not None:
+            unbound -= check.names(old).unbound
+        return None if unbound else code
 
-    def _import_sites(self, tree: ast.Module, ids: Collection[int] | None) -> list[Site]:
+    def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
         lines = plan.imports.lines(plan.wanted_imports(ids))
-        sites = unused_imports(self.context.index, check.used(tree))
+        sites = unused_imports(self.context.index, code)
         if lines:
             offset, apart = plan.imports.insertion()
             text = "".join(line + source.newline for line in lines)

@@ -1,0 +1,94 @@
+"""Every golden case: its migration is the expected one, sound, and final.
+
+``pytest tests/test_goldens.py --update-goldens`` writes the expected files and prints what changed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from soundness import compiles, lost_comments, undefined_names
+
+from xla_transforms.engine import Outcome, Settings, migrate_bytes
+from xla_transforms.targets import DEFAULT
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+EXPECTED = f"expected_{DEFAULT.replace('.', '_')}.py"
+
+Golden = Callable[[str, str, bytes], None]
+
+
+@cache
+def migrated(case: str) -> Outcome:
+    return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), Settings(target=DEFAULT), "native.py")
+
+
+def findings_of(outcome: Outcome) -> bytes:
+    """The findings as they stand in ``findings.json``."""
+    found = [
+        {"code": f.code, "severity": f.severity.label, "line": f.span.line, "message": f.message}
+        for f in outcome.findings
+    ]
+    return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def difference(before: bytes, after: bytes, name: str) -> str:
+    old, new = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (before, after))
+    return "".join(difflib.unified_diff(old, new, f"{name} (recorded)", f"{name} (now)"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Golden:
+    """Compares what a case gives with its recorded file; with ``--update-goldens`` records it."""
+
+    def compare(case: str, name: str, data: bytes) -> None:
+        path = GOLDEN / case / name
+        recorded = path.read_bytes() if path.exists() else b""
+        changed = difference(recorded, data, f"{case}/{name}")
+        if request.config.getoption("--update-goldens"):
+            path.write_bytes(data)
+            with capsys.disabled():
+                print("\n" + changed if changed else "", end="")
+            return
+        assert path.exists(), f"{case}/{name} is not recorded: scripts/update_goldens writes it"
+        assert recorded == data, f"{case} gives something else:\n{changed}"
+
+    return compare
+
+
+def test_there_are_forty_cases_and_each_is_complete() -> None:
+    assert len(CASES) >= 40
+    assert [case for case in CASES if not (GOLDEN / case / "native.py").exists()] == []
+    assert [case for case in CASES if not (GOLDEN / case / "case.toml").exists()] == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_migration_is_the_recorded_one(case: str, golden: Golden) -> None:
+    golden(case, EXPECTED, migrated(case).data)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_findings_are_the_recorded_ones(case: str, golden: Golden) -> None:
+    golden(case, "findings.json", findings_of(migrated(case)))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_result_is_a_sound_module_with_all_its_comments(case: str) -> None:
+    outcome = migrated(case)
+    assert not outcome.failed, outcome.findings
+    assert compiles(outcome.code)
+    assert undefined_names(outcome.code) == set()
+    assert lost_comments(outcome.source, outcome.code) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_second_run_leaves_the_result_as_it_is(case: str) -> None:
+    once = migrated(case)
+    again = migrate_bytes(once.data, Settings(target=DEFAULT), "native.py")
+    assert again.data == once.data, difference(once.data, again.data, case)
