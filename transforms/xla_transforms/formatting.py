@@ -68,16 +68,41 @@ def _format(original: str, code: str, settings: BlackSettings) -> str:
     formatted = black.format_str(code, mode=_mode(settings))
     before, after = _lines(code), _lines(formatted)
     changed = {n for first, last in changed_ranges(original, code) for n in range(first, last + 1)}
+    altered = hunks(before, after)
+    if any(not _touched(hunk) & changed for hunk in altered):
+        return code
+    spoiled = {n for hunk in altered if not _inside(hunk, changed) for n in _touched(hunk)}
+    for first, last in _simple_statements(code):
+        if not spoiled.isdisjoint(range(first, last + 1)):
+            spoiled.update(range(first, last + 1))
     pieces, position = [], 0
-    for start, end, new_start, new_end in hunks(before, after):
-        lines = set(range(start + 1, end + 1)) or {start, start + 1}
-        if not lines & changed:
-            return code
-        inside = lines <= changed or end == start
-        pieces += before[position:start] + (after[new_start:new_end] if inside else before[start:end])
+    for start, end, new_start, new_end in altered:
+        keep = not spoiled.isdisjoint(_touched((start, end, 0, 0)))
+        pieces += before[position:start] + (before[start:end] if keep else after[new_start:new_end])
         position = end
     result = "\n".join([*pieces, *before[position:]]) + ("\n" if code.endswith("\n") else "")
     return result if _same_program(code, result) else code
+
+
+def _touched(hunk: Hunk) -> set[int]:
+    """The lines (from 1) that a hunk alters, or those on both sides of the gap it fills."""
+    return set(range(hunk[0] + 1, hunk[1] + 1)) or {hunk[0], hunk[0] + 1}
+
+
+def _inside(hunk: Hunk, changed: set[int]) -> bool:
+    return hunk[0] == hunk[1] or _touched(hunk) <= changed
+
+
+def _simple_statements(code: str) -> list[Range]:
+    """The first and last line of each statement that is not a block, where it has several lines."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nodes = ast.walk(ast.parse(code))
+    return [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in nodes
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.end_lineno != node.lineno
+    ]
 
 
 def hunks(before: Sequence[str], after: Sequence[str]) -> list[Hunk]:

@@ -19,7 +19,7 @@ from xla_transforms.roles.classes import find_method
 from xla_transforms.scopes import Binding, How, ModuleIndex
 from xla_transforms.tree import dotted, method, receiver, same, string_value, value_of
 
-_WORD = re.compile(r"(?:cuda|gpu:\d+)(?::\d+)?\Z")
+_WORD = re.compile(r"cuda(?::\d+)?\Z")
 _AMP = ("autocast", "GradScaler", "custom_fwd", "custom_bwd", "is_autocast_enabled")
 _TEXT_METHODS = frozenset(
     {"startswith", "endswith", "split", "replace", "lower", "upper", "strip", "format", "join", "find", "partition"}
@@ -43,7 +43,7 @@ def is_word(node: cst.CSTNode | None) -> bool:
     """Whether an expression spells the CUDA device as a string."""
     text = string_value(node)
     if text is not None:
-        return bool(_WORD.match(text)) and text.startswith("cuda")
+        return bool(_WORD.match(text))
     if isinstance(node, cst.FormattedString):
         first = node.parts[0] if node.parts else None
         return isinstance(first, cst.FormattedStringText) and first.value == "cuda:"
