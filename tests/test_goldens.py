@@ -43,21 +43,29 @@ def difference(before: bytes, after: bytes, name: str) -> str:
     return "".join(difflib.unified_diff(old, new, f"{name} (recorded)", f"{name} (now)"))
 
 
+def _before(case: str, name: str) -> bytes:
+    """What a file that was never recorded is shown against: the native script for a migrated one."""
+    return (GOLDEN / case / "native.py").read_bytes() if name == EXPECTED else b""
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Golden:
     """Compares what a case gives with its recorded file; with ``--update-goldens`` records it."""
 
     def compare(case: str, name: str, data: bytes) -> None:
         path = GOLDEN / case / name
-        recorded = path.read_bytes() if path.exists() else b""
-        changed = difference(recorded, data, f"{case}/{name}")
-        if request.config.getoption("--update-goldens"):
-            path.write_bytes(data)
-            with capsys.disabled():
-                print("\n" + changed if changed else "", end="")
+        update = request.config.getoption("--update-goldens")
+        recorded = path.read_bytes() if path.exists() else None
+        if recorded == data:
             return
-        assert path.exists(), f"{case}/{name} is not recorded: scripts/update_goldens writes it"
-        assert recorded == data, f"{case} gives something else:\n{changed}"
+        if recorded is None and not update:
+            pytest.fail(f"{case}/{name} is not recorded: scripts/update_goldens writes it", pytrace=False)
+        changed = difference(_before(case, name) if recorded is None else recorded, data, f"{case}/{name}")
+        if not update:
+            pytest.fail(f"{case} gives something else:\n{changed}", pytrace=False)
+        path.write_bytes(data)
+        with capsys.disabled():
+            print("\n" + changed, end="")
 
     return compare
 

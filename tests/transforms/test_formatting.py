@@ -123,7 +123,9 @@ def test_the_users_trailing_commas_count() -> None:
 
 def test_a_line_without_an_edit_stays_even_in_a_statement_with_one() -> None:
     original = CLEAN.replace("[1, 2, 3]", "f(\n    a_long_name_for_one_thing,\n    second=2,\n)")
-    untouched(original, "    second=2,\n", "    second = 2,\n    third=[ ],\n)\ny = (\n    1\n")
+    new = "    second = 2,\n    third=[ ],\n)\ny = (\n    1\n"
+    expected = new.replace("second = 2", "second=2").replace("[ ]", "[]")
+    assert formatted(original, "    second=2,\n", new) == original.replace("    second=2,\n", expected)
 
 
 def test_a_change_that_cannot_be_formatted_does_not_keep_others_from_it() -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.loops import Loops
+from xla_transforms.placing import Placing
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program
 from xla_transforms.roles import Roles
@@ -38,6 +39,11 @@ class Context:
     def loops(self) -> Loops:
         """What the module's loops do."""
         return Loops(self.roles, self.index)
+
+    @cached_property
+    def placing(self) -> Placing:
+        """Which variable holds the device at each place of the module."""
+        return Placing(self)
 
     @cached_property
     def already_xla(self) -> bool:

@@ -17,7 +17,6 @@ from xla_transforms.findings import Rule
 from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.roles.classes import is_self
 from xla_transforms.scopes import How, ModuleIndex, Scope, parameters
 from xla_transforms.tree import LOOPS, dotted, method, receiver, value_of, walk
 
@@ -196,17 +195,24 @@ class Placing:
 
     def _of_self(self, scope: Scope, node: cst.CSTNode) -> Variable | None:
         """``self.device``, where the class sets it, outside of and below its assignment."""
-        function = self._function(node)
         owner = self.index.class_of(node)
+        function = self._method_around(node)
         if function is None or owner is None or not parameters(function):
             return None
-        name = parameters(function)[0].name
-        if not is_self(self.roles, next(iter(walk(function.body))) and name):
-            pass
-        for attribute in self._attributes_of(owner, name.value):
-            variable = Variable(self.roles, f"{name.value}.{attribute.attr.value}", attribute)
+        name = parameters(function)[0].name.value
+        for attribute in self._attributes_of(owner, name):
+            variable = Variable(self.roles, f"{name}.{attribute.attr.value}", attribute)
             if variable.holds_device and self._set_before(attribute, function, node):
                 return variable
+        return None
+
+    def _method_around(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The method in whose body (or inner functions) a node stands."""
+        found: cst.FunctionDef | None = None
+        for parent in self.index.ancestors(node):
+            if isinstance(parent, cst.ClassDef):
+                return found
+            found = parent if isinstance(parent, cst.FunctionDef) else found
         return None
 
     def _attributes_of(self, owner: cst.ClassDef, name: str) -> Iterator[cst.Attribute]:
@@ -447,7 +453,8 @@ def wants_device(roles: Roles, call: cst.Call) -> bool:
 
 def is_flag(test: cst.BaseExpression) -> bool:
     """Whether a condition is the user's choice of a device: ``use_cuda``, ``args.gpu >= 0``."""
-    if any(isinstance(n, (cst.Is, cst.IsNot)) for n in walk(test)):
+    compared = [n.operator for n in walk(test) if isinstance(n, cst.ComparisonTarget)]
+    if any(isinstance(operator, (cst.Is, cst.IsNot)) for operator in compared):
         return False
     names = [n.value for n in walk(test) if isinstance(n, cst.Name)]
     return any(_FLAG.search(n) for n in names)

@@ -61,16 +61,23 @@ class Planned:
         """The target's text for something, the module's local name filled in, its import wanted."""
         return spelling.text.replace("{m}", self.use(spelling.module))
 
-    def replace(self, node: cst.CSTNode, template: str, *parts: Part) -> Planned:
-        """Write ``template`` for a node; ``{0}``, ``{1}`` ... stand for the parts (nodes or text)."""
-        start, end = self.plan.offsets(node)
+    def replace(
+        self, node: cst.CSTNode, template: str, *parts: Part, brackets: bool = False
+    ) -> Planned:
+        """Write ``template`` for a node; ``{0}``, ``{1}`` ... stand for the parts (nodes or text).
+
+        A part keeps the brackets it stands in; with ``brackets`` those around the node itself go.
+        """
+        start, end = self.plan.bracketed(node) if brackets else self.plan.offsets(node)
         self._claim(node)
         return self._site(start, end, _filled(template, parts))
 
-    def wrap(self, node: cst.CSTNode, template: str, *parts: Part) -> Planned:
+    def wrap(
+        self, node: cst.CSTNode, template: str, *parts: Part, brackets: bool = False
+    ) -> Planned:
         """Write ``template`` around a node, ``{0}`` being the node with all its own changes."""
-        start, end = self.plan.offsets(node)
-        return self._site(start, end, _filled(template, (node, *parts)), wraps=True)
+        start, end = self.plan.bracketed(node) if brackets else self.plan.offsets(node)
+        return self._site(start, end, _filled(template, (node, *parts), bare=node), wraps=True)
 
     def remove(self, statement: cst.CSTNode) -> Planned:
         """Take out a statement (with its line, its comment stays) or one small statement of a line."""
@@ -188,6 +195,12 @@ class Plan:
     def offsets(self, node: cst.CSTNode) -> tuple[int, int]:
         return self.index.source.offsets(node)
 
+    def bracketed(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Start and end of an expression with the brackets around it."""
+        left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
+        start = self.offsets(left[0])[0] if left else self.offsets(node)[0]
+        return start, self.offsets(right[-1])[1] if right else self.offsets(node)[1]
+
     def next_order(self) -> int:
         self._order += 1
         return self._order
@@ -229,9 +242,17 @@ def _spans(plan: Plan, planned: Planned, first: Span) -> tuple[Span, ...]:
     return tuple(sorted({first, *own}))
 
 
-def _filled(template: str, parts: Sequence[Part]) -> Callable[[Render], str]:
+def _filled(
+    template: str, parts: Sequence[Part], bare: cst.CSTNode | None = None
+) -> Callable[[Render], str]:
+    def text(part: Part, render: Render) -> str:
+        if isinstance(part, str):
+            return part
+        depth = 0 if part is bare else len(getattr(part, "lpar", ()))
+        return "(" * depth + render(part) + ")" * depth
+
     def write(render: Render) -> str:
-        texts = [p if isinstance(p, str) else render(p) for p in parts]
+        texts = [text(part, render) for part in parts]
         return template.format(*texts) if parts else template
 
     return write

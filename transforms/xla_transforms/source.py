@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import bisect
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -45,19 +44,38 @@ class _PlaceRecorder(CodegenState):
     def after_codegen(self, node: cst.CSTNode) -> None:
         self.places.setdefault(id(node), (self._starts.pop(), self.offset))
 
-    @contextmanager
-    def record_syntactic_position(
+    def record_syntactic_position(  # type: ignore[override]
         self,
         node: cst.CSTNode,
         *,
         start_node: cst.CSTNode | None = None,
         end_node: cst.CSTNode | None = None,
-    ) -> Iterator[None]:
-        start = self.offset
-        yield
-        first = self.places[id(start_node)][0] if start_node is not None else start
-        last = self.places[id(end_node)][1] if end_node is not None else self.offset
-        self.places[id(node)] = (first, last)
+    ) -> _Extent:
+        return _Extent(self, node, start_node, end_node)
+
+
+class _Extent:
+    """Notes a node's own extent, without the blanks around it. (A generator here costs a tenth of a run.)"""
+
+    __slots__ = ("first", "last", "node", "recorder", "start")
+
+    def __init__(
+        self,
+        recorder: _PlaceRecorder,
+        node: cst.CSTNode,
+        first: cst.CSTNode | None,
+        last: cst.CSTNode | None,
+    ) -> None:
+        self.recorder, self.node, self.first, self.last = recorder, node, first, last
+
+    def __enter__(self) -> None:
+        self.start = self.recorder.offset
+
+    def __exit__(self, *_: object) -> None:
+        places = self.recorder.places
+        start = self.start if self.first is None else places[id(self.first)][0]
+        end = self.recorder.offset if self.last is None else places[id(self.last)][1]
+        places[id(self.node)] = (start, end)
 
 
 class Source:

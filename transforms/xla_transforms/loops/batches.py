@@ -84,6 +84,8 @@ def _judge(roles: Roles, node: cst.BaseExpression, use: BatchUse, depth: int) ->
         _judge_argument(roles, node, parent, use, depth)
     elif isinstance(parent, (cst.Element, cst.AssignTarget)) and _target_of(roles, parent):
         return
+    elif isinstance(parent, cst.Element):
+        _judge_element(roles, parent, use, depth)
     elif isinstance(parent, cst.Assign) and parent.value is node:
         _follow_targets(roles, parent, use, depth)
     elif isinstance(parent, cst.CompFor) and parent.iter is node:
@@ -107,6 +109,26 @@ def _target_of(roles: Roles, element: cst.CSTNode) -> bool:
     return isinstance(element, cst.AssignTarget) or any(
         isinstance(a, cst.AssignTarget) for a in index.ancestors(element)
     )
+
+
+def _judge_element(roles: Roles, element: cst.Element, use: BatchUse, depth: int) -> None:
+    """``images, masks = batch["image"], batch["mask"]``: go on with the target at the same place."""
+    index = roles.index(element)
+    sequence = index.parent(element)
+    assign = index.parent(sequence) if sequence is not None else None
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
+    pairs = isinstance(sequence, cst.Tuple) and isinstance(target, cst.Tuple)
+    if not pairs or len(sequence.elements) != len(target.elements):  # type: ignore[union-attr]
+        _block(use, element)
+        return
+    position = next(i for i, e in enumerate(sequence.elements) if e is element)  # type: ignore[union-attr]
+    name = target.elements[position].value  # type: ignore[union-attr]
+    scope = index.scope_of(name)
+    bound = [b for b in scope.bindings.get(getattr(name, "value", ""), ()) if b.node is name]
+    for binding in bound:
+        _follow(roles, binding, name.value, use, depth + 1)
+    if not bound:
+        _block(use, element)
 
 
 def _judge_attribute(

@@ -52,6 +52,8 @@ class Effects:
         kinds = self.roles.kinds(base)
         if Kind.OPTIMIZER in kinds or Kind.SCALER in kinds:
             return Effect.STEP if name == "step" else Effect.OTHER
+        if not kinds and name in ("step", "zero_grad"):
+            return Effect.OTHER  # whatever it is, the barrier comes behind it
         return Effect.OTHER if Kind.MODEL in kinds and name == "zero_grad" else Effect.NONE
 
     def _called(self, call: cst.Call) -> Effect:
@@ -125,9 +127,23 @@ class Effects:
         for inner in self._closures(body):
             found |= self.of(inner.body)
         working = Effect.FORWARD | Effect.BACKWARD
-        if found & working or (found & Effect.STEP and self._accumulates(body)):
+        if found & Effect.STEP and self._accumulates(body):
             return found
-        return Effect.NONE
+        if not found & working or (not found & Effect.BACKWARD and self._holds_step_loops(body)):
+            return Effect.NONE
+        return found
+
+    def _holds_step_loops(self, node: cst.CSTNode, depth: int = 0) -> bool:
+        """Whether step loops run inside: a loop over epochs that also samples once is no step loop."""
+        for inner in walk(node, into_functions=False):
+            if type(inner) in _LOOPS and self.is_step_loop(inner):
+                return True
+            if isinstance(inner, cst.Call) and depth < 3:
+                functions = [f.node for f in self.roles.facts(inner.func) if f.kind is Kind.FUNCTION]
+                bodies = [f.body for f in functions if isinstance(f, cst.FunctionDef)]
+                if any(self._holds_step_loops(body, depth + 1) for body in bodies):
+                    return True
+        return False
 
     def _accumulates(self, body: cst.CSTNode) -> bool:
         """Whether a loop inside goes through micro-batches, whose gradients the step here uses."""
