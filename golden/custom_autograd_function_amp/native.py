@@ -45,7 +45,7 @@ def main():
         nn.Linear(24, 1),
     )
     model = model.to(device=device, dtype=torch.float32)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for epoch in range(3):
         for x, y in loader:
             x, y = x.to(device), y.to(device)

@@ -29,7 +29,7 @@ for epoch in range(3):
         loss = loss_fn(pred, yb)
         loss.backward()
         optimizer.step()
-    print("epoch", epoch, "last loss", round(loss.item(), 5))
+    print('epoch', epoch, 'last loss', round(loss.item(), 5))
 
 # test
 model.eval()
@@ -39,4 +39,4 @@ with torch.no_grad():
         if torch.cuda.is_available():
             xb, yb = xb.cuda(), yb.cuda()
         err += (model(xb) - yb).abs().sum()
-print("mean abs error", round(err.item() / 24, 5))
+print('mean abs error', round(err.item() / 24, 5))

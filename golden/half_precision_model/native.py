@@ -2,8 +2,8 @@ import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
 
-use_half = True
-device = torch.device("cuda")
+use_half   = True
+device = torch.device('cuda')
 dtype = torch.cuda.HalfTensor if use_half else torch.cuda.FloatTensor
 
 
@@ -25,15 +25,16 @@ def prep_param_lists(model):
     return model_params, master_params
 
 
-torch.manual_seed(0)
-x, y = torch.randn(256, 16), torch.randint(0, 4, (256,))
+torch.manual_seed(0); x, y = torch.randn(256, 16), \
+    torch.randint(0, 4, (256,))
 loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
 model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)).cuda()
 if use_half:
     model = network_to_half(model)
 model_params, master_params = prep_param_lists(model)
-optimizer = torch.optim.SGD(master_params, lr=0.05, momentum=0.9)
-loss_scale = 128.0
+optimizer = torch.optim.SGD(master_params,
+                            lr=0.05, momentum=0.9)
+loss_scale = 128.   # static
 
 for epoch in range(2):
     for x, y in loader:

@@ -47,7 +47,6 @@ def get_batch(split):
     x = torch.stack([data[i : i + block_size] for i in ix])
     y = torch.stack([data[i + 1 : i + 1 + block_size] for i in ix])
     if device_type == "cuda":
-        # pinned memory lets the copy run asynchronously
         x = x.pin_memory().to(device, non_blocking=True)
         y = y.pin_memory().to(device, non_blocking=True)
     else:

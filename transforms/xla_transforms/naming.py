@@ -25,6 +25,7 @@ _TEXT_METHODS = frozenset(
     {"startswith", "endswith", "split", "replace", "lower", "upper", "strip", "format", "join", "find", "partition"}
 )
 _SHOWN = ("builtins.print", "builtins.format", "logging.")
+KEEPERS = frozenset({"builtins.dict", "types.SimpleNamespace", "argparse.Namespace", "easydict.EasyDict"})
 _MAX_DEPTH = 8
 
 
@@ -126,6 +127,9 @@ class Uses:
         call = self.roles.index(arg).parent(arg)
         if not isinstance(call, cst.Call):
             return {Use.UNKNOWN}
+        if self.roles.path(call.func) in KEEPERS and arg.keyword is not None:
+            key = arg.keyword.value
+            return self._reads_of_key(key, arg, depth) | self._reads_of_attribute(key, None, depth)
         known = self._by_callee(call, arg)
         if known is not None:
             return {known}
@@ -140,6 +144,8 @@ class Uses:
         keyword = arg.keyword.value if arg.keyword else ""
         if name == "add_argument":
             return Use.OPTION
+        if name in _TEXT_METHODS:
+            return Use.OTHER
         if keyword == "device_type" or path.split(".")[-1] in _AMP:
             return Use.OTHER if is_word(arg.value) else Use.TEXT
         if keyword == "map_location" or path in ("torch.load", "torch.Generator"):

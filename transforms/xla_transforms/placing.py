@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from xla_transforms.findings import Rule
-from xla_transforms.naming import is_word
+from xla_transforms.naming import is_word, number_of, words
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.scopes import How, ModuleIndex, Scope, parameters
-from xla_transforms.tree import LOOPS, dotted, method, receiver, value_of, walk
+from xla_transforms.tree import dotted, method, number_value, receiver, value_of, walk
 
 if TYPE_CHECKING:
     from xla_transforms.context import Context
@@ -32,7 +33,6 @@ VARIABLE = Rule(
 _NEW = "device"
 _NAMES = re.compile(r"dev|gpu|cuda|acc", re.IGNORECASE)
 _FLAG = re.compile(r"cuda|gpu|accel|device|cpu", re.IGNORECASE)
-_IMPORTS = (cst.Import, cst.ImportFrom)
 
 
 def device_at(context: Context, node: cst.CSTNode, change: Planned) -> str:
@@ -44,6 +44,23 @@ def device_at(context: Context, node: cst.CSTNode, change: Planned) -> str:
     if placing.introduced(node):
         return _NEW
     return change.spell(context.target.device)
+
+
+def device_here(context: Context, node: cst.CSTNode, change: Planned) -> str:
+    """The device for an unconditional use of CUDA: a variable that a flag can make the CPU will not do.
+
+    Inside ``if use_cuda:`` the variable is the XLA device and may stand for it.
+    """
+    found = context.placing.visible(node)
+    if found is not None and found.may_be_cpu and context.placing.guard_of(node) is None:
+        return change.spell(context.target.device)
+    return device_at(context, node, change)
+
+
+def several_devices(context: Context) -> list[cst.CSTNode]:
+    """The places that name a CUDA device by a constant number, where the module names different ones."""
+    named = context.placing.numbered
+    return [node for node, _ in named] if len({number for _, number in named}) > 1 else []
 
 
 def may_be_cpu(context: Context, node: cst.CSTNode) -> bool:
@@ -100,6 +117,7 @@ class Placing:
         self._variables: dict[tuple[Scope, str], Variable | None] = {}
         self._regions: dict[cst.CSTNode, list[cst.CSTNode]] | None = None
         self._anchors: dict[cst.CSTNode, cst.CSTNode | None] = {}
+        self._counted: set[cst.CSTNode] = set()
         self._flags: list[tuple[cst.If, bool]] | None = None
 
     @property
@@ -241,18 +259,36 @@ class Placing:
                     return variable
         return None
 
-    @property
+    @cached_property
     def _option_reads(self) -> list[cst.Attribute]:
-        if not hasattr(self, "_reads"):
-            self._reads = [
-                n
-                for n in self.index.all(cst.Attribute)
-                if isinstance(n, cst.Attribute)
-                and isinstance(n.value, cst.Name)
-                and "device" in n.attr.value.lower()
-                and Kind.ARGUMENTS in self.roles.kinds(n.value)
-            ]
-        return self._reads
+        return [
+            n
+            for n in self.index.all(cst.Attribute)
+            if isinstance(n, cst.Attribute)
+            and isinstance(n.value, cst.Name)
+            and "device" in n.attr.value.lower()
+            and Kind.ARGUMENTS in self.roles.kinds(n.value)
+        ]
+
+    @cached_property
+    def numbered(self) -> list[tuple[cst.CSTNode, int]]:
+        """Every device named by a constant number: ``"cuda:1"``, ``.cuda(1)``, ``torch.device("cuda", 1)``."""
+        found: list[tuple[cst.CSTNode, int]] = [
+            (word, number) for word in words(self.index) if (number := number_of(word)) is not None
+        ]
+        for call in self.index.all(cst.Call):
+            assert isinstance(call, cst.Call)
+            number = number_value(self._number_given(call))
+            if isinstance(number, int):
+                found.append((call, number))
+        return found
+
+    def _number_given(self, call: cst.Call) -> cst.CSTNode | None:
+        if self.roles.path(call.func) == "torch.device":
+            return value_of(call, "index", 1) or value_of(call, "type", 0)
+        if self._is_move(call) or (method(call) == "to" and call.args):
+            return value_of(call, "device", 0)
+        return None
 
     # ---- the flag that chooses the device where there is no variable
 
@@ -421,6 +457,9 @@ class Placing:
         if self._regions is None:
             self._regions = defaultdict(list)
             for node in self._wanting():
+                if self.roles.index(node) is not self.index or node in self._counted:
+                    continue
+                self._counted.add(node)
                 if self.visible(node) is None and self.guard_of(node) is None and not self.roles.dead(node):
                     *_, region = self._regions_of(node)
                     self._regions[region].append(node)
@@ -433,8 +472,9 @@ class Placing:
             if wants_device(self.roles, call) and not loops.needless(call):
                 yield call
         for loop in loops.all:
-            if loop.wrapped:
-                yield loop.node
+            if loop.wrapped and loop.loader is not None:
+                made = self.roles.origins(loop.loader, Kind.LOADER)
+                yield from made or [loop.node]
 
 
 def wants_device(roles: Roles, call: cst.Call) -> bool:

@@ -85,6 +85,10 @@ class Planned:
         start, end, keep = self.plan.extent(statement)
         return self._site(start, end, lambda render: keep, removes=statement)
 
+    def cut(self, start: int, end: int, text: str = "") -> Planned:
+        """Write ``text`` for a piece of the text, for heads of statements that are no nodes."""
+        return self._site(start, end, lambda render: text)
+
     def replace_statements(
         self, first: cst.CSTNode, last: cst.CSTNode, write: Callable[[Render], str]
     ) -> Planned:
@@ -158,6 +162,10 @@ class Plan:
     def taken(self, node: cst.CSTNode) -> bool:
         """Whether an earlier pass already writes or removes this node (or something around it)."""
         return node in self.claimed or any(a in self.claimed for a in self.index.ancestors(node))
+
+    def taken_itself(self, node: cst.CSTNode) -> bool:
+        """Whether an earlier pass already writes this very node; a change around it does not count."""
+        return node in self.claimed
 
     def report(
         self,

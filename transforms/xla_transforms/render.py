@@ -49,12 +49,19 @@ class Renderer:
 
     def _write(self, site: Site, inner: list[Site]) -> str:
         def render(node: cst.CSTNode) -> str:
-            start, end = self.source.offsets(node)
+            start, end = self._extent(node)
             within = [s for s in inner if start <= s.start and s.end <= end]
             edits = self._between(start, end, within)
             return apply(self.source.text, edits, start, end)
 
         return site.write(render)
+
+    def _extent(self, node: cst.CSTNode) -> tuple[int, int]:
+        """The piece of text that a node stands for: of an indented block, its whole lines."""
+        if not isinstance(node, cst.IndentedBlock):
+            return self.source.offsets(node)
+        end = self.source.line_end(self.source.offsets(node.body[-1])[1])
+        return self.source.offsets(node.header)[1], end
 
     def _passes_for_empty_blocks(self, sites: Sequence[Site]) -> list[Site]:
         """``pass`` for every block from which all statements are taken out and into which nothing goes."""

@@ -31,9 +31,12 @@ class How(Enum):
 
 
 _OPENING = {*SCOPES[1:], *COMPREHENSIONS}
+_DIVIDED = {cst.Param, cst.CompFor}  # one part of them is evaluated outside of the scope they stand in
+_PATTERNS = (cst.MatchAs, cst.MatchStar, cst.MatchMapping)
+_HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 _BINDERS = {
-    cst.Assign, cst.AnnAssign, cst.NamedExpr, cst.AugAssign, cst.For, cst.CompFor, cst.WithItem,
-    cst.ExceptHandler, cst.FunctionDef, cst.ClassDef, cst.Import, cst.ImportFrom, cst.Global, cst.Nonlocal,
+    cst.Assign, cst.AnnAssign, cst.NamedExpr, cst.AugAssign, cst.For, cst.CompFor, cst.WithItem, *_HANDLERS,
+    cst.FunctionDef, cst.ClassDef, cst.Import, cst.ImportFrom, cst.Global, cst.Nonlocal, *_PATTERNS,
 }  # fmt: skip
 
 
@@ -61,20 +64,39 @@ class Scope:
     node: cst.CSTNode
     parent: Scope | None
     bindings: dict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
-    declared: set[str] = field(default_factory=set)
+    module_names: set[str] = field(default_factory=set)  # declared ``global`` here
+    outer_names: set[str] = field(default_factory=set)  # declared ``nonlocal`` here
+
+    @property
+    def root(self) -> Scope:
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
 
     def owner(self, name: str) -> Scope | None:
         """The scope in which a name used here is bound, by Python's rules."""
         scope: Scope | None = self
-        if name in self.declared:
-            scope = self.parent
-        first = scope
         while scope is not None:
-            visible = scope is first or not isinstance(scope.node, cst.ClassDef)
-            if visible and name not in scope.declared and scope.bindings.get(name):
+            if name in scope.module_names:
+                scope = scope.root
+            visible = scope is self or not isinstance(scope.node, cst.ClassDef)
+            if visible and name not in scope.outer_names and scope.bindings.get(name):
                 return scope
             scope = scope.parent
         return None
+
+    def binder(self, name: str) -> Scope:
+        """The scope in which an assignment written here binds a name."""
+        if name in self.module_names:
+            return self.root
+        scope: Scope | None = self.parent if name in self.outer_names else self
+        while scope is not None and scope is not self:
+            if isinstance(scope.node, FUNCTIONS) and name not in scope.outer_names:
+                if scope.bindings.get(name):
+                    return scope
+            scope = scope.parent
+        return self
 
 
 class ModuleIndex:

@@ -94,8 +94,11 @@ def string_value(node: cst.CSTNode | None) -> str | None:
         return None if left is None or right is None else left + right
     if not isinstance(node, cst.SimpleString):
         return None
+    literal = node.value
+    if "\\" not in literal and literal[0] in "'\"" and literal[:3] not in ("\"\"\"", "'''"):
+        return literal[1:-1]
     try:
-        value = ast.literal_eval(node.value)
+        value = ast.literal_eval(literal)
     except (SyntaxError, ValueError):
         return None
     return value if isinstance(value, str) else None
@@ -151,14 +154,15 @@ def body_of(statement: cst.CSTNode) -> list[cst.CSTNode]:
     return list(body) if isinstance(body, (tuple, list)) else []
 
 
-def same(left: cst.CSTNode | None, right: cst.CSTNode | None) -> bool:
+def same(left: object, right: object) -> bool:
     """Whether two expressions are written alike, blanks and brackets aside."""
-    if left is None or right is None:
-        return left is right
-    if type(left) is not type(right):
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    kind = type(left)
+    if kind is not type(right):
         return False
-    if isinstance(left, (cst.Name, cst.SimpleString, cst.Integer, cst.Float)):
-        return bool(left.value == getattr(right, "value", None))
-    mine, theirs = children(left), children(right)
+    if not _is_node[kind]:
+        return left == right
+    names = _fields_of.get(kind) or _semantic_fields(kind)
     operator = type(getattr(left, "operator", None)) is type(getattr(right, "operator", None))
-    return operator and len(mine) == len(theirs) and all(map(same, mine, theirs))
+    return operator and all(same(getattr(left, name), getattr(right, name)) for name in names)

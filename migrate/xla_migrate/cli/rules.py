@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import click
-from xla_transforms.rules import all_rules
 
 from xla_migrate.files import FILE_RULE
 from xla_transforms.findings import Rule
+from xla_transforms.rules import all_rules
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 

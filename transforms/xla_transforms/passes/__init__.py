@@ -7,11 +7,24 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from xla_transforms.passes import barrier, loaders, steps, transfers
+from xla_transforms.passes import (
+    availability,
+    barrier,
+    device,
+    device_guards,
+    device_moves,
+    loaders,
+    steps,
+    transfers,
+)
 
 PASSES: tuple[ModuleType, ...] = (
     loaders,
     transfers,
+    availability,
+    device_guards,
+    device,
+    device_moves,
     steps,
     barrier,
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import libcst as cst
 
 from xla_transforms.scopes import Binding, How, ModuleIndex, Scope
 from xla_transforms.tree import body_of
 
-_BLOCKS = (cst.IndentedBlock, cst.Module)
-
+_BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.SimpleStatementLine, cst.Module)
+_TRIES = (cst.Try, cst.TryStar)
+_HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 
 Fold = Callable[[cst.CSTNode], "bool | None"]
 
@@ -23,7 +24,7 @@ def reaching(
     ``fold`` decides conditions where it can, so that a branch always taken counts as straight code.
 
     Exact for straight code; where a branch or a loop may or may not bind, both are kept. Uses from an
-    inner function see all bindings.
+    inner function see all bindings, and bindings made in one (``global``) may come at any time.
     """
     if len(bindings) < 2 or index.scope_of(use) is not scope:
         return bindings
@@ -39,36 +40,33 @@ class _Walk:
         self.scope = scope
         self.bindings = bindings
         self.found: list[Binding] = []
+        own = [b for b in bindings if index.scope_of(b.node) is scope]
+        self._around = [(b, {b.statement, *index.ancestors(b.statement)}) for b in own]
+        self._add(b for b in bindings if b not in own)
 
     def back_from(self, use: cst.CSTNode) -> list[Binding]:
-        statement: cst.CSTNode | None = self._line_of(use)
-        while statement is not None:
-            block = self.index.parent(statement)
-            if isinstance(block, _BLOCKS):
-                before = list(block.body)[: _position(block, statement)]
-                if self._through(before):
-                    return self.found
-                parent = block if isinstance(block, cst.Module) else self.index.parent(block)
-            else:
-                parent = block
-            if parent is None or parent is self.scope.node:
+        child = use
+        while child is not self.scope.node:
+            parent = self.index.parent(child)
+            if parent is None:
                 break
-            if self._leave(parent, use):
+            if isinstance(parent, _BLOCKS):
+                sure = self._through(_before(parent.body, child))
+            else:
+                sure = self._leave(parent, child)
+            if sure:
                 return self.found
-            statement = parent
+            child = parent
         self._add(b for b in self.bindings if b.how is How.PARAMETER)
         return self.found or self.bindings
 
-    def _line_of(self, use: cst.CSTNode) -> cst.CSTNode | None:
-        return self.index.statement_of(use)
-
-    def _add(self, bindings: object) -> None:
-        for binding in bindings:  # type: ignore[attr-defined]
+    def _add(self, bindings: Iterable[Binding]) -> None:
+        for binding in bindings:
             if binding not in self.found:
                 self.found.append(binding)
 
     def _inside(self, outer: cst.CSTNode) -> list[Binding]:
-        return [b for b in self.bindings if self.index.within(b.statement, outer)]
+        return [b for b, around in self._around if outer in around]
 
     def _through(self, statements: Sequence[cst.CSTNode]) -> bool:
         """Walk a block backwards; true as soon as a statement surely binds."""
@@ -78,48 +76,117 @@ class _Walk:
                 return True
         return False
 
+    def _way(self, block: cst.CSTNode) -> bool:
+        """The same for one way of several, where a way that leaves (by ``return``) reaches nothing."""
+        return _exits(block) or self._through(body_of(block))
+
     def _binds(self, statement: cst.CSTNode, inside: list[Binding]) -> bool:
-        if isinstance(statement, (cst.SimpleStatementLine, cst.FunctionDef, cst.ClassDef)):
-            last = inside[-1]
-            self._add([last])
-            return last.how is not How.AUGMENT
+        if isinstance(statement, cst.SimpleStatementLine):
+            return self._through(statement.body)
         if isinstance(statement, cst.With):
             if self._through(body_of(statement)):
                 return True
             self._add(inside)
             return any(b.statement in statement.items for b in inside)
         if isinstance(statement, cst.If):
-            return self._branches(statement)
-        self._add(inside)
-        return False
+            return self._branches(statement) or self._head(self._inside(statement.test))
+        if isinstance(statement, _TRIES):
+            return self._tried(statement)
+        if isinstance(statement, (cst.For, cst.While, cst.Match)):
+            self._add(inside)
+            return False
+        self._add(inside[-1:])
+        return inside[-1].how is not How.AUGMENT
 
     def _branches(self, statement: cst.If) -> bool:
         taken = self.fold(statement.test)
-        sure = taken is not False and self._through(body_of(statement))
+        sure = taken is False or self._way(statement)
         if taken:
             return sure
         other = statement.orelse
-        if taken is False:
-            sure = True
         if isinstance(other, cst.If):
             return self._branches(other) and sure
-        return other is not None and self._through(body_of(other)) and sure
+        return other is not None and self._way(other) and sure
 
-    def _leave(self, parent: cst.CSTNode, use: cst.CSTNode) -> bool:
-        """Climb out of ``parent``; true where its head binds the name for its body."""
-        if isinstance(parent, (cst.For, cst.While)) and self.index.within(use, parent.body):
-            head = [b for b in self.bindings if b.statement is parent]
-            self._add(head or self._inside(parent))
-            return bool(head)
-        if isinstance(parent, cst.With) and self.index.within(use, parent.body):
-            head = [b for b in self.bindings if b.statement in parent.items]
-            self._add(head)
-            return bool(head)
+    def _tried(self, statement: cst.Try | cst.TryStar) -> bool:
+        """The tried block may stop anywhere; what it bound until then the handlers hand on."""
+        if statement.finalbody is not None and self._through(body_of(statement.finalbody)):
+            return True
+        after = statement.orelse
+        sure = (after is not None and self._through(body_of(after))) or self._through(body_of(statement))
+        for handler in statement.handlers:
+            if not self._way(handler):
+                self._add(self._inside(statement.body))
+                sure = False
+        return sure
+
+    def _leave(self, parent: cst.CSTNode, child: cst.CSTNode) -> bool:
+        """Climb from ``child`` out of ``parent``; true where its head surely binds the name for ``child``."""
+        if isinstance(parent, (cst.For, cst.While)):
+            return self._leave_loop(parent, child)
+        if isinstance(parent, _TRIES):
+            return self._leave_try(parent, child)
+        if isinstance(parent, cst.With):
+            items = parent.items if child is parent.body else _before(parent.items, child)
+            return self._head([b for item in items for b in self._inside(item)])
+        if isinstance(parent, _HANDLERS):
+            return self._head([b for b in self.bindings if b.statement is parent])
+        first = _evaluated_first(parent)
+        return first is not None and child is not first and self._head(self._inside(first))
+
+    def _head(self, bindings: list[Binding]) -> bool:
+        self._add(bindings)
+        return bool(bindings)
+
+    def _leave_loop(self, loop: cst.For | cst.While, child: cst.CSTNode) -> bool:
+        if isinstance(loop, cst.For) and child is loop.iter:
+            return False
+        head = [b for b in self.bindings if b.statement is loop]
+        if isinstance(loop, cst.While) and child is not loop.test:
+            head = self._inside(loop.test)
+        if child is loop.orelse:
+            self._add([*head, *self._inside(loop.body)])
+            return False
+        self._add(head or self._inside(loop))
+        return bool(head)
+
+    def _leave_try(self, statement: cst.Try | cst.TryStar, child: cst.CSTNode) -> bool:
+        if child is statement.body:
+            return False
+        if child is statement.orelse:
+            return self._through(body_of(statement))
+        self._add(self._inside(statement.body))
+        if child is statement.finalbody:
+            self._add(self._inside(statement))
         return False
 
 
-def _position(block: cst.CSTNode, statement: cst.CSTNode) -> int:
-    body = block.body  # type: ignore[attr-defined]
-    return next((i for i, item in enumerate(body) if item is statement), 0)
+def _before(items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    return items[: next((i for i, one in enumerate(items) if one is item), 0)]
 
 
+def _evaluated_first(node: cst.CSTNode) -> cst.CSTNode | None:
+    """What binds before the rest of a node runs: a condition with ``:=``, a pattern."""
+    if isinstance(node, (cst.If, cst.IfExp)):
+        return node.test
+    if isinstance(node, cst.BooleanOperation):
+        return node.left
+    return node.pattern if isinstance(node, cst.MatchCase) else None
+
+
+def _exits(block: cst.CSTNode) -> bool:
+    """Whether a block surely ends in ``return``, ``raise``, ``break`` or ``continue``."""
+    for statement in body_of(block):
+        smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+        if any(isinstance(s, (cst.Return, cst.Raise, cst.Break, cst.Continue)) for s in smalls):
+            return True
+        if isinstance(statement, cst.If) and _both_exit(statement):
+            return True
+    return False
+
+
+def _both_exit(statement: cst.If) -> bool:
+    other = statement.orelse
+    if other is None or not _exits(statement):
+        return False
+    return _both_exit(other) if isinstance(other, cst.If) else _exits(other)

@@ -1,0 +1,498 @@
+"""Names: where each is bound by Python's rules, and which bindings reach a use."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import libcst as cst
+import pytest
+from transforms.helpers import context_of, expression
+
+from xla_transforms.scopes import Binding, How, ModuleIndex, Scope, parameters
+from xla_transforms.source import Source
+
+
+def index_of(code: str) -> ModuleIndex:
+    return ModuleIndex(Source(dedent(code)), "train")
+
+
+def name(index: ModuleIndex, text: str, number: int = 0) -> cst.Name:
+    found = [n for n in index.all(cst.Name) if isinstance(n, cst.Name) and n.value == text]
+    return sorted(found, key=index.source.offsets)[number]
+
+
+def owner(code: str, text: str, number: int = 0) -> str:
+    """What binds the name at its ``number``-th place: ``module``, or the name of a function or class."""
+    index = index_of(code)
+    node = name(index, text, number)
+    return kind_of(index.scope_of(node).owner(text))
+
+
+def kind_of(scope: Scope | None) -> str:
+    if scope is None:
+        return "nobody"
+    node = scope.node
+    return node.name.value if isinstance(node, (cst.FunctionDef, cst.ClassDef)) else type(node).__name__.lower()
+
+
+def reaching(code: str, number: int, text: str = "x") -> set[str]:
+    """The values (as text) that may reach the ``number``-th place where a name is written."""
+    context = context_of(code)
+    node = expression(context, text, number)
+    assert isinstance(node, cst.Name)
+    return {value(context.index, b) for b in context.roles.bindings(node)}
+
+
+def value(index: ModuleIndex, binding: Binding) -> str:
+    if binding.value is None:
+        return binding.how.value
+    path = "".join(f"[{step}]" for step in binding.path)
+    return index.source.code(binding.value) + path
+
+
+# ---- whose name it is
+
+
+def test_a_name_nobody_binds() -> None:
+    assert owner("print(x)\n", "x") == "nobody"
+
+
+def test_a_function_binds_what_it_assigns() -> None:
+    code = """
+        x = 1
+        def f():
+            x = 2
+            return x
+        """
+    assert owner(code, "x", 2) == "f"
+
+
+def test_a_function_sees_the_module() -> None:
+    assert owner("x = 1\ndef f():\n    return x\n", "x", 1) == "module"
+
+
+def test_global_leads_past_the_functions_around() -> None:
+    code = """
+        x = 1
+        def f():
+            x = 2
+            def g():
+                global x
+                x = 3
+                return x
+        """
+    assert owner(code, "x", 4) == "module"
+
+
+def test_global_binds_in_the_module_though_it_never_assigned() -> None:
+    code = """
+        def build():
+            global model
+            model = 1
+        print(model)
+        """
+    assert owner(code, "model", 2) == "module"
+
+
+def test_nonlocal_leads_to_the_next_function_around() -> None:
+    code = """
+        x = 1
+        def f():
+            x = 2
+            def g():
+                nonlocal x
+                x = 3
+                return x
+        """
+    assert owner(code, "x", 4) == "f"
+
+
+def test_methods_do_not_see_the_class_body() -> None:
+    code = """
+        x = 1
+        class C:
+            x = 2
+            y = x
+            def f(self):
+                return x
+        """
+    assert owner(code, "x", 2) == "C"
+    assert owner(code, "x", 3) == "module"
+
+
+def test_a_comprehension_keeps_its_target_to_itself() -> None:
+    code = """
+        x = 1
+        y = [x for x in range(3)]
+        print(x)
+        """
+    assert owner(code, "x", 1) == "listcomp"
+    assert owner(code, "x", 3) == "module"
+
+
+def test_the_first_iterable_of_a_comprehension_belongs_outside() -> None:
+    assert owner("def f(x):\n    return [x for x in x]\n", "x", 3) == "f"
+
+
+def test_a_walrus_in_a_comprehension_binds_outside_of_it() -> None:
+    code = """
+        def f(rows):
+            found = [y for row in rows if (y := row)]
+            return y
+        """
+    assert owner(code, "y", 2) == "f"
+
+
+def test_defaults_and_decorators_are_evaluated_outside() -> None:
+    code = """
+        x = 1
+        @deco(x)
+        def f(x=x):
+            return x
+        """
+    assert owner(code, "x", 1) == "module"
+    assert owner(code, "x", 3) == "module"
+    assert owner(code, "x", 4) == "f"
+
+
+def test_lambda_parameters() -> None:
+    assert owner("x = 1\nf = lambda x: x\n", "x", 2) == "lambda"
+    assert owner("x = 1\nf = lambda y=x: y\n", "x", 1) == "module"
+
+
+@pytest.mark.parametrize(
+    "binder",
+    [
+        "x = 1", "x: int = 1", "for x in y: pass", "with y as x: pass", "import x", "import x.y", "from y import x",
+        "from y import z as x", "import y as x", "def x(): pass", "class x: pass", "(x, z) = y", "[z, *x] = y",
+        "x += 1", "print(x := 1)", "async def x(): pass", "for z, (x, _) in y: pass",
+    ],
+)  # fmt: skip
+def test_everything_that_binds_a_name(binder: str) -> None:
+    index = index_of(f"def f(y):\n    {binder}\n    print(x)\n")
+    scope = index.scope_of(name(index, "print", -1)).owner("x")
+    assert kind_of(scope) == "f"
+
+
+def test_except_binds_a_name() -> None:
+    assert owner("try:\n    f()\nexcept E as x:\n    print(x)\n", "x", 1) == "module"
+
+
+def test_del_and_attributes_bind_nothing() -> None:
+    index = index_of("a.x = 1\nb[x] = 2\n")
+    assert index.scope_of(name(index, "b")).owner("x") is None
+
+
+def test_match_binds_the_names_of_its_patterns() -> None:
+    code = """
+        def f(pair):
+            match pair:
+                case [x, *rest]:
+                    return x, rest
+                case {"k": y, **more}:
+                    return y, more
+                case C(z=z) as whole:
+                    return z, whole
+        """
+    index = index_of(code)
+    scope = index.scope_of(name(index, "pair", 1))
+    bound = {n for n in ("x", "rest", "y", "more", "z", "whole") if scope.owner(n) is scope}
+    assert bound == {"x", "rest", "y", "more", "z", "whole"}
+
+
+def test_the_order_of_parameters() -> None:
+    function = index_of("def f(a, /, b, *args, c, **kw): pass\n").source.module.body[0]
+    assert isinstance(function, cst.FunctionDef)
+    assert [p.name.value for p in parameters(function)] == ["a", "b", "c", "args", "kw"]
+
+
+def test_import_paths() -> None:
+    code = """
+        import torch.nn as nn
+        import torch.optim
+        from torch import cuda
+        from . import engine
+        from .engine import train
+        from ..data.sets import load as get
+        """
+    index = index_of(code)
+    bindings = index.scopes[index.source.module].bindings
+    assert {n: b[0].name for n, b in bindings.items()} == {
+        "nn": "torch.nn",
+        "torch": "torch",
+        "cuda": "torch.cuda",
+        "engine": ".engine",
+        "train": ".engine.train",
+        "get": "..data.sets.load",
+    }
+
+
+def test_attributes_are_indexed_by_name() -> None:
+    index = index_of("class C:\n    def f(self, a):\n        self.net, self.opt = a\n")
+    assert [(b.path, b.how) for b in index.attributes["opt"]] == [((1,), How.ASSIGN)]
+
+
+def test_around_a_node() -> None:
+    index = index_of(
+        """
+        class C:
+            def f(self):
+                g = lambda: x
+        """
+    )
+    node = name(index, "x")
+    function, owner_ = index.function_of(node), index.class_of(node)
+    assert function is not None
+    assert function.name.value == "f"
+    assert owner_ is not None
+    assert owner_.name.value == "C"
+    assert isinstance(index.statement_of(node), cst.SimpleStatementLine)
+    assert index.within(node, owner_)
+    assert not index.within(owner_, node)
+
+
+def test_named_leaves_out_attributes_keywords_and_parameters() -> None:
+    index = index_of("def f(x, y=1):\n    a.x = g(x=x)\n")
+    assert [index.source.span(n).line for n in index.named("x")] == [2]
+    assert index.named("y") == []
+
+
+# ---- which of the bindings reach a use
+
+
+def test_the_last_assignment_counts_in_straight_code() -> None:
+    code = """
+        x = 1
+        print(x)
+        x = 2
+        print(x)
+        """
+    assert reaching(code, 1) == {"1"}
+    assert reaching(code, 3) == {"2"}
+
+
+def test_the_value_of_an_assignment_sees_what_was_before() -> None:
+    assert reaching("x = 1\nx = f(x)\nprint(x)\n", 2) == {"1"}
+    assert reaching("x = 1\nx = f(x)\nprint(x)\n", 3) == {"f(x)"}
+
+
+def test_both_ways_of_a_condition_are_kept() -> None:
+    code = """
+        if flag:
+            x = 1
+        else:
+            x = 2
+        print(x)
+        """
+    assert reaching(code, 2) == {"1", "2"}
+
+
+def test_what_was_before_a_condition_survives_one_way() -> None:
+    assert reaching("x = 1\nif flag:\n    x = 2\nprint(x)\n", 2) == {"1", "2"}
+
+
+def test_a_chain_of_conditions() -> None:
+    code = """
+        x = 0
+        if a:
+            x = 1
+        elif b:
+            x = 2
+        else:
+            x = 3
+        print(x)
+        """
+    assert reaching(code, 4) == {"1", "2", "3"}
+    assert reaching(code.replace("else:", "elif c:"), 4) == {"0", "1", "2", "3"}
+
+
+def test_inside_one_way_the_other_does_not_count() -> None:
+    code = """
+        x = 0
+        if a:
+            x = 1
+        else:
+            print(x)
+        """
+    assert reaching(code, 2) == {"0"}
+
+
+def test_a_condition_that_cuda_decides_is_straight_code() -> None:
+    code = """
+        import torch
+        if torch.cuda.is_available():
+            x = 1
+        else:
+            x = 2
+        print(x)
+        """
+    assert reaching(code, 2) == {"1"}
+    code = """
+        import torch
+        x = 1
+        if not torch.cuda.is_available():
+            x = 2
+        print(x)
+        """
+    assert reaching(code, 2) == {"1"}
+
+
+def test_a_way_that_returns_does_not_go_on() -> None:
+    code = """
+        def f(a):
+            x = 1
+            if a:
+                x = 2
+                return x
+            return x
+        """
+    assert reaching(code, 3) == {"1"}
+
+
+def test_a_loop_may_run_no_time_or_several() -> None:
+    code = """
+        x = 0
+        for i in y:
+            print(x)
+            x = 1
+        print(x)
+        """
+    assert reaching(code, 1) == {"0", "1"}
+    assert reaching(code, 3) == {"0", "1"}
+
+
+def test_a_loops_target_counts_in_its_body() -> None:
+    code = """
+        x = 0
+        for x in y:
+            print(x)
+        print(x)
+        """
+    assert reaching(code, 2) == {"y"}
+    assert reaching(code, 3) == {"0", "y"}
+
+
+def test_a_rebound_target_counts_below() -> None:
+    code = """
+        for x in y:
+            print(x)
+            x = x.cuda()
+            print(x)
+        """
+    assert reaching(code, 1) == {"y"}
+    assert reaching(code, 3) == {"y"}
+    assert reaching(code, 4) == {"x.cuda()"}
+
+
+def test_a_loops_iterable_is_evaluated_outside() -> None:
+    assert reaching("x = a\nfor x in x:\n    pass\n", 2) == {"a"}
+
+
+def test_a_while_test_sees_the_body() -> None:
+    code = """
+        x = 0
+        while x:
+            x = 1
+        """
+    assert reaching(code, 1) == {"0", "1"}
+
+
+def test_the_else_of_a_loop_sees_the_body() -> None:
+    code = """
+        x = 0
+        for i in y:
+            x = 1
+        else:
+            print(x)
+        """
+    assert reaching(code, 2) == {"0", "1"}
+
+
+def test_with_binds_for_its_body_and_after() -> None:
+    code = """
+        x = 0
+        with f() as x:
+            print(x)
+        print(x)
+        """
+    assert reaching(code, 2) == {"f()"}
+    assert reaching(code, 3) == {"f()"}
+
+
+def test_assignments_within_with_are_straight_code() -> None:
+    code = """
+        x = 0
+        with f():
+            x = 1
+        print(x)
+        """
+    assert reaching(code, 2) == {"1"}
+
+
+def test_try_may_stop_anywhere() -> None:
+    code = """
+        x = 0
+        try:
+            x = 1
+        except E:
+            x = 2
+        print(x)
+        """
+    assert reaching(code, 3) == {"0", "1", "2"}
+
+
+def test_in_a_handler_the_tried_block_may_or_may_not_have_run() -> None:
+    code = """
+        x = 0
+        try:
+            x = 1
+            g()
+        except E:
+            print(x)
+        """
+    assert reaching(code, 2) == {"0", "1"}
+
+
+def test_a_parameter_reaches_until_it_is_rebound() -> None:
+    code = """
+        def f(x):
+            print(x)
+            x = x or 1
+            print(x)
+        """
+    assert reaching(code, 0) == {"parameter"}
+    assert reaching(code, 2) == {"parameter"}
+    assert reaching(code, 3) == {"x or 1"}
+
+
+def test_an_augmented_name_keeps_what_it_was() -> None:
+    assert reaching("x = 0\nx += y\nprint(x)\n", 2) == {"0", "y"}
+
+
+def test_inner_functions_see_every_binding() -> None:
+    code = """
+        def f():
+            x = 1
+            def g():
+                return x
+            x = 2
+        """
+    assert reaching(code, 1) == {"1", "2"}
+
+
+def test_a_function_sees_all_that_the_module_ever_binds() -> None:
+    assert reaching("x = 1\ndef f():\n    return x\nx = 2\n", 1) == {"1", "2"}
+
+
+def test_tuple_targets_know_their_path() -> None:
+    assert reaching("(a, (b, x)) = y\nprint(x)\n", 1) == {"y[1][1]"}
+
+
+def test_one_line_suites() -> None:
+    assert reaching("x = 0\nif flag: x = 1\nprint(x)\n", 2) == {"0", "1"}
+    assert reaching("if flag: x = 1; print(x)\nx = 2\n", 1) == {"1"}
+    assert reaching("x = 1; x = 2; print(x)\n", 2) == {"2"}
+
+
+def test_two_assignments_on_one_line_in_order() -> None:
+    assert reaching("x = 1; print(x); x = 2\n", 1) == {"1"}

@@ -1,0 +1,165 @@
+"""Availability: ``torch.cuda.is_available()`` was true, and what hung on it is decided.
+
+A choice is replaced by the way that was taken, a branch by its body; what is left of a condition is the
+user's own part: ``not args.no_cuda and torch.cuda.is_available()`` becomes ``not args.no_cuda``.
+Source: pytorch v2.9, ``torch.cuda.is_available`` is false beside an XLA device, and so is
+``torch.accelerator.is_available``.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.branches import Branches
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule
+from xla_transforms.placing import several_devices
+from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, TRUE_ON_CUDA
+from xla_transforms.tree import walk
+
+AVAILABLE = Rule(
+    "XLA114",
+    "cuda-available",
+    "A condition on CUDA's presence is decided as it was with a CUDA device.",
+    "torch.cuda.is_available() is False on XLA: the script would silently train on the CPU.",
+)
+EMPTY = Rule(
+    "XLA115",
+    "guard-of-nothing",
+    "A guard goes away when all that it guarded was for CUDA alone.",
+    "What was left would be an if with nothing to do.",
+)
+RULES = (AVAILABLE, EMPTY)
+
+_CONDITIONS = (cst.BooleanOperation, cst.UnaryOperation, cst.Comparison, cst.Call)
+_SHOWS = ("builtins.print", "builtins.format", "builtins.str", "logging.")
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or several_devices(context):
+        return
+    folds = Folds(context)
+    for node in list(context.index.all(*_CONDITIONS)):
+        if isinstance(node, cst.BaseExpression) and folds.is_root(node):
+            folds.settle(node)
+    _empty_guards(context)
+
+
+class Folds:
+    """Decides conditions on the presence of CUDA, each with the condition around it."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.branches = Branches(context)
+
+    def value(self, node: cst.CSTNode) -> bool | None:
+        """What a condition made of questions about CUDA's presence was; names are left to the reader."""
+        if isinstance(node, cst.BooleanOperation):
+            sides = [self.value(node.left), self.value(node.right)]
+            decisive = isinstance(node.operator, cst.Or)
+            if decisive in sides:
+                return decisive
+            return None if None in sides else not decisive
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+            inner = self.value(node.expression)
+            return None if inner is None else not inner
+        return self.context.roles.fold(node) if self.is_atom(node) else None
+
+    def is_atom(self, node: cst.CSTNode) -> bool:
+        roles = self.context.roles
+        if isinstance(node, cst.Comparison):
+            return isinstance(node.left, cst.Call) and roles.path(node.left.func) in COUNTS
+        return isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
+
+    def is_root(self, node: cst.BaseExpression) -> bool:
+        """Whether a node is a whole condition that asks for CUDA's presence."""
+        parent = self.context.index.parent(node)
+        if isinstance(parent, cst.BooleanOperation):
+            return False
+        if isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not):
+            return False
+        if isinstance(node, (cst.Call, cst.Comparison)):
+            return self.is_atom(node)
+        if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
+            return False
+        return any(self._asks_for_cuda(n) for n in walk(node))
+
+    def _asks_for_cuda(self, node: cst.CSTNode) -> bool:
+        if not self.is_atom(node):
+            return False
+        return not isinstance(node, cst.Call) or self.context.roles.path(node.func) in TRUE_ON_CUDA
+
+    def settle(self, node: cst.BaseExpression) -> None:
+        if self.context.plan.taken_itself(node) or self.context.roles.dead(node):
+            return
+        value = self.value(node)
+        if value is None:
+            self._shorten(node)
+        elif not self._only_elsewhere(node):
+            self._decide(node, value)
+
+    def _only_elsewhere(self, node: cst.BaseExpression) -> bool:
+        """Whether a condition asks for other devices alone (``mps``): false here as it was there."""
+        return not any(self._asks_for_cuda(n) for n in walk(node))
+
+    def _shorten(self, node: cst.BaseExpression) -> None:
+        """Take the decided sides out of a condition that the user still decides."""
+        if not isinstance(node, cst.BooleanOperation):
+            if isinstance(node, cst.UnaryOperation):
+                self._shorten(node.expression)
+            return
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            if self.value(side) is not None and not self._only_elsewhere(side):
+                message = "CUDA was there; what is left is the user's own choice"
+                change = self.context.plan.change(AVAILABLE, node, message)
+                change.wrap(node, "{1}", other)
+                self._shorten(other)
+                return
+        self._shorten(node.left)
+        self._shorten(node.right)
+
+    def _decide(self, node: cst.BaseExpression, value: bool) -> None:
+        parent = self.context.index.parent(node)
+        if isinstance(parent, cst.If) and parent.test is node:
+            self.branches.decide(AVAILABLE, parent, value)
+        elif isinstance(parent, cst.IfExp) and parent.test is node:
+            self._choose(parent, value)
+        elif isinstance(parent, cst.Assert) and parent.test is node and value:
+            self._remove(parent)
+        elif isinstance(parent, cst.Expr):
+            self._remove(parent)
+        elif not self._shown(parent):
+            change = self.context.plan.change(AVAILABLE, node, "CUDA was there, and XLA is")
+            change.replace(node, str(value))
+
+    def _choose(self, node: cst.IfExp, value: bool) -> None:
+        if self.context.plan.taken_itself(node):
+            return
+        parent = self.context.index.parent(node)
+        alone = isinstance(parent, (cst.Assign, cst.AnnAssign, cst.Return, cst.Arg))
+        change = self.context.plan.change(AVAILABLE, node, "the way that was taken on CUDA is taken")
+        change.wrap(node, "{1}", node.body if value else node.orelse, brackets=alone)
+
+    def _remove(self, statement: cst.CSTNode) -> None:
+        if not self.context.plan.taken(statement):
+            change = self.context.plan.change(AVAILABLE, statement, "CUDA's presence needs no check")
+            change.remove(statement)
+
+    def _shown(self, parent: cst.CSTNode | None) -> bool:
+        """Whether an answer is only shown: then it stays the truth about CUDA."""
+        if isinstance(parent, cst.FormattedStringExpression):
+            return True
+        call = self.context.index.parent(parent) if isinstance(parent, cst.Arg) else None
+        path = self.context.roles.path(call.func) if isinstance(call, cst.Call) else ""
+        return path.startswith(_SHOWS)
+
+
+def _empty_guards(context: Context) -> None:
+    """Guards whose whole body other passes took out."""
+    branches = Branches(context)
+    for guard in reversed(list(context.index.all(cst.If))):
+        assert isinstance(guard, cst.If)
+        if guard.orelse is None and branches.emptied(guard) and not context.plan.taken(guard):
+            if not isinstance(context.index.parent(guard), cst.If) and branches.harmless(guard.test):
+                change = context.plan.change(EMPTY, guard, "nothing is left to guard")
+                change.remove(guard)

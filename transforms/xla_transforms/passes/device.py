@@ -1,0 +1,209 @@
+"""Device: every name of the CUDA device becomes the XLA device.
+
+``torch.device("cuda")`` and its kin become ``torch_xla.device()``. A bare ``"cuda"`` becomes the device
+where only a device is wanted, and the string ``"xla"`` where somebody reads it as a string.
+Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``device``; the guide "PyTorch on XLA devices".
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.naming import KEEPERS, Use, Uses, is_word, reads, words
+from xla_transforms.placing import VARIABLE, device_here, several_devices
+from xla_transforms.roles import Kind
+from xla_transforms.tree import has_star, value_of
+
+NAME = Rule(
+    "XLA101",
+    "device-name",
+    "torch.device of CUDA becomes the process's XLA device.",
+    "torch.device('cuda') raises without CUDA, and a guarded one silently takes the CPU.",
+)
+WORD = Rule(
+    "XLA102",
+    "device-word",
+    'The string "cuda" becomes the XLA device, or the string "xla" where it is read as a string.',
+    'Both name the same device: torch.device("xla").type is "xla" as torch_xla.device().type is.',
+)
+LEFT = Rule(
+    "XLA190",
+    "cuda-left",
+    "A name of the CUDA device stays, because it is not known what becomes of it.",
+    "What receives it may raise without CUDA or silently take the CPU.",
+    Severity.WARNING,
+)
+SEVERAL = Rule(
+    "XLA191",
+    "several-devices",
+    "The script computes on several GPUs by name; its devices are left as they are.",
+    "One XLA process has one device; a model split over cuda:0 and cuda:1 has no counterpart "
+    "(pytorch/xla guide: one process for each device).",
+    Severity.ERROR,
+)
+OUTSIDE = Rule(
+    "XLA192",
+    "device-from-outside",
+    "The device's name comes from outside the script.",
+    'Where a configuration says "cuda", it has to say "xla" from now on.',
+    Severity.WARNING,
+)
+RULES = (NAME, WORD, VARIABLE, LEFT, SEVERAL, OUTSIDE)
+
+_CONSTRUCTOR = "torch.device"
+_ACCELERATOR = "torch.accelerator.current_accelerator"
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda:
+        return
+    several = several_devices(context)
+    for node in several:
+        advice = "choose one device, or split the model with torch_xla.distributed.spmd"
+        context.plan.report(SEVERAL, node, "one of several GPUs that the script names", advice)
+    if several:
+        return
+    for call in list(context.index.all(cst.Call)):
+        assert isinstance(call, cst.Call)
+        path = context.roles.path(call.func)
+        if path == _CONSTRUCTOR and not context.plan.taken(call):
+            _constructor(context, call)
+        elif path == _ACCELERATOR and not context.plan.taken(call):
+            change = context.plan.change(NAME, call, "the accelerator is the XLA device")
+            change.replace(call, change.spell(context.target.device))
+    uses = Uses(context.roles)
+    for word in list(words(context.index)):
+        if not context.plan.taken(word) and not context.roles.dead(word):
+            _word(context, word, uses)
+
+
+def _constructor(context: Context, call: cst.Call) -> None:
+    """``torch.device(...)`` as a whole, a choice inside it as a choice between two devices."""
+    given = value_of(call, "type", 0) or value_of(call, "device", 0)
+    if given is None or has_star(call) or context.roles.dead(call):
+        return
+    change = context.plan.change(NAME, call, "the CUDA device becomes the XLA device")
+    parts: list[cst.CSTNode | str] = [change.spell(context.target.device), call.func]
+    template = _choice(context, given, parts)
+    if template is None:
+        _report_outside(context, call, given)
+        return
+    nested = isinstance(context.index.parent(call), (cst.Attribute, cst.BooleanOperation, cst.Comparison))
+    if " if " in template and nested:
+        template = f"({template})"
+    change.replace(call, template, *parts, brackets=_alone(context, call) and len(parts) == 2)
+
+
+def _alone(context: Context, node: cst.CSTNode) -> bool:
+    """Whether the brackets around an expression only held its lines together."""
+    return isinstance(context.index.parent(node), (cst.Assign, cst.Return, cst.Arg, cst.AnnAssign))
+
+
+def _choice(
+    context: Context, node: cst.BaseExpression, parts: list[cst.CSTNode | str]
+) -> str | None:
+    """A template for the device that an argument of ``torch.device`` names; ``None`` to leave it."""
+    if is_word(node) or context.roles.kinds(node) == {Kind.NUMBER}:
+        return "{0}"
+    if not isinstance(node, cst.IfExp):
+        return None
+    decided = context.roles.fold(node.test)
+    if decided is not None:
+        return _choice(context, node.body if decided else node.orelse, parts)
+    ways = [_choice(context, way, parts) for way in (node.body, node.orelse)]
+    if ways == [None, None]:
+        return None
+    for position, way in enumerate((node.body, node.orelse)):
+        if ways[position] is None:
+            parts.append(way)
+            ways[position] = f"{{1}}({{{len(parts) - 1}}})"
+    parts.append(node.test)
+    return f"{ways[0]} if {{{len(parts) - 1}}} else {ways[1]}"
+
+
+def _report_outside(context: Context, call: cst.Call, given: cst.BaseExpression) -> None:
+    facts = context.roles.facts(given)
+    unknown = {f.kind for f in facts} <= {Kind.UNKNOWN, Kind.STRING} and any(
+        f.kind is Kind.UNKNOWN for f in facts
+    )
+    if unknown and isinstance(given, (cst.Attribute, cst.Subscript, cst.BooleanOperation)):
+        text = context.index.source.code(given)
+        message = f"{text} is given by something outside the script"
+        context.plan.report(OUTSIDE, call, message, 'let it name the device "xla" instead of "cuda"')
+
+
+def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
+    found = uses.of(word)
+    parent = context.index.parent(word)
+    if not found or found & {Use.OTHER, Use.OPTION} or isinstance(parent, (cst.ComparisonTarget, cst.Comparison)):
+        return
+    if found == {Use.EITHER} and isinstance(parent, (cst.Arg, cst.Expr)):
+        if not isinstance(parent, cst.Arg) or context.index.source.code(parent).startswith("{"):
+            return
+    if Use.PLACE not in found and Use.TEXT not in found and Use.UNKNOWN in found:
+        if not _shown(context, word):
+            advice = 'write "xla" or torch_xla.device() if it chooses a device'
+            context.plan.report(LEFT, word, "it is not known what becomes of this name", advice)
+        return
+    if found == {Use.EITHER} and _shown(context, word):
+        return
+    change = context.plan.change(WORD, word, "the CUDA device becomes the XLA device")
+    kind = context.target.device_type
+    if Use.TEXT not in found and Use.PLACE in found and _handed_on(context, parent):
+        change.replace(word, device_here(context, word, change))
+    elif Use.TEXT not in found and Use.UNKNOWN not in found and _only_cuda(context, word):
+        change.replace(word, change.spell(context.target.device))
+    else:
+        change.replace(word, f'{_quote(context, word)}{kind}{_quote(context, word)}')
+
+
+def _handed_on(context: Context, parent: cst.CSTNode | None) -> bool:
+    """Whether a word is an argument of a call that uses it at once (``dict(device="cuda")`` keeps it)."""
+    call = context.index.parent(parent) if isinstance(parent, cst.Arg) else None
+    if not isinstance(call, cst.Call):
+        return False
+    return context.roles.path(call.func) not in KEEPERS
+
+
+def _quote(context: Context, word: cst.BaseExpression) -> str:
+    """The quotes of the word itself, so that the file's style stays."""
+    text = context.index.source.code(word).lstrip("fFrRbBuU")
+    return "'" if text.startswith("'") else '"'
+
+
+def _shown(context: Context, word: cst.BaseExpression) -> bool:
+    """Whether a word is only shown to the reader, or asked of torch.cuda itself."""
+    parent = context.index.parent(word)
+    call = context.index.parent(parent) if isinstance(parent, cst.Arg) else None
+    path = context.roles.path(call.func) if isinstance(call, cst.Call) else ""
+    return path.startswith(("builtins.", "logging.", "torch.cuda.")) or path.endswith((".info", ".debug"))
+
+
+def _only_cuda(context: Context, word: cst.BaseExpression) -> bool:
+    """Whether a word is assigned to a variable that names nothing but the CUDA device."""
+    statement = next(
+        (a for a in context.index.ancestors(word) if isinstance(a, (cst.BaseSmallStatement, cst.Param))), None
+    )
+    if not isinstance(statement, (cst.Assign, cst.AnnAssign)) or statement.value is None:
+        return False
+    if context.roles.places(statement.value) != {"cuda"} or _in_class(context, statement):
+        return False
+    targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else [statement.target]
+    return all(_holds_only_cuda(context, target) for target in targets)
+
+
+def _in_class(context: Context, statement: cst.CSTNode) -> bool:
+    return context.index.class_of(statement) is not None and context.index.function_of(statement) is None
+
+
+def _holds_only_cuda(context: Context, target: cst.BaseExpression) -> bool:
+    if isinstance(target, cst.Name):
+        found = [context.roles.places(r) for r in reads(context.roles, target, target.value)]
+        return all(places == {"cuda"} for places in found)
+    if isinstance(target, cst.Attribute):
+        bindings = context.program.attributes.get(target.attr.value, [])
+        values = [b.value for b in bindings if b.value is not None]
+        return all(context.roles.places(value) == {"cuda"} for value in values)
+    return False

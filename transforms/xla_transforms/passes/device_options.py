@@ -1,0 +1,168 @@
+"""Options: ``--device cuda`` keeps its name, its values and its meaning.
+
+The option's value is turned into the XLA device's name once, behind ``parse_args()``; so the command lines
+of before still run, ``--device cpu`` among them.
+Source: pytorch v2.9, ``torch.device``: ``"xla"`` is a device type of torch itself.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.naming import Use, Uses, is_word
+from xla_transforms.placing import several_devices
+from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import callers, destination
+from xla_transforms.tree import body_of, method, string_value, value_of, walk
+
+OPTION = Rule(
+    "XLA110",
+    "device-option",
+    "A command-line option that names the CUDA device is read as the XLA device.",
+    "The user's command lines keep working; torch.device('cuda') would raise.",
+)
+OPTION_LEFT = Rule(
+    "XLA195",
+    "device-option-left",
+    "A command-line option names a device, and there is no line behind which to read it as XLA's.",
+    "With its value cuda the script raises without CUDA.",
+    Severity.WARNING,
+)
+RULES = (OPTION, OPTION_LEFT)
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or several_devices(context):
+        return
+    for add in list(context.program.calls.get("add_argument", ())):
+        if context.roles.index(add) is context.index:
+            name = destination(add)
+            reads = _reads(context, name)
+            if reads and _names_device(context, add, name, reads):
+                _normalise(context, add, name, reads)
+
+
+def _reads(context: Context, name: str) -> list[cst.Attribute]:
+    found = []
+    for index in context.program.modules.values():
+        for node in index.all(cst.Attribute):
+            if isinstance(node, cst.Attribute) and node.attr.value == name:
+                written = isinstance(index.parent(node), cst.AssignTarget)
+                if Kind.ARGUMENTS in context.roles.kinds(node.value) and not written:
+                    found.append(node)
+    return found
+
+
+def _names_device(
+    context: Context, add: cst.Call, name: str, reads: list[cst.Attribute]
+) -> bool:
+    """Whether an option's value is a device's name: by its default and choices, and by its uses."""
+    given = context.roles.path(value_of(add, "type")).removeprefix("builtins.")
+    if given not in ("", "str", "torch.device") or value_of(add, "action") is not None:
+        return False
+    spelt = any(is_word(node) for arg in add.args for node in walk(arg.value))
+    uses = Uses(context.roles)
+    found = set().union(*(uses.of(read) for read in reads))
+    if spelt:
+        return bool(found & {Use.PLACE, Use.EITHER, Use.TEXT})
+    return Use.PLACE in found or (Use.EITHER in found and "device" in name and _constructed(context, reads))
+
+
+def _constructed(context: Context, reads: list[cst.Attribute]) -> bool:
+    for read in reads:
+        for parent in context.index.ancestors(read):
+            if isinstance(parent, cst.Call) and context.roles.path(parent.func) == "torch.device":
+                return True
+            if isinstance(parent, (cst.BaseSmallStatement, cst.BaseStatement)):
+                break
+    return False
+
+
+def _normalise(context: Context, add: cst.Call, name: str, reads: list[cst.Attribute]) -> None:
+    places = _places(context)
+    if not places:
+        if any(context.roles.index(r) is context.index for r in reads):
+            message = f"the option {name} may still be cuda where it is used"
+            context.plan.report(OPTION_LEFT, add, message, 'read "cuda" as "xla" behind parse_args()')
+        return
+    for statement, holder in places:
+        option = f"{holder}.{name}"
+        if _done(context, statement, option):
+            continue
+        change = context.plan.change(OPTION, add, f"{option} names the XLA device where it said cuda")
+        lines = _lines(context, add, option)
+        if isinstance(statement, cst.FunctionDef):
+            first = body_of(statement)[0]
+            change.before(first, *lines)
+        else:
+            change.after(statement, *lines)
+
+
+def _lines(context: Context, add: cst.Call, option: str) -> tuple[str, str]:
+    indent, kind = context.index.source.indent, context.target.device_type
+    if context.roles.path(value_of(add, "type")) == "torch.device":
+        return f'if {option}.type == "cuda":', f'{indent}{option} = torch.device("{kind}")'
+    default = value_of(add, "default")
+    required = string_value(value_of(add, "required")) or getattr(value_of(add, "required"), "value", "") == "True"
+    positional = not any((string_value(a.value) or "").startswith("-") for a in add.args if a.keyword is None)
+    never_none = required or positional or (default is not None and getattr(default, "value", "") != "None")
+    test = f'{option}.startswith("cuda")'
+    return f"if {test}:" if never_none else f"if {option} and {test}:", f'{indent}{option} = "{kind}"'
+
+
+def _done(context: Context, statement: cst.CSTNode, option: str) -> bool:
+    """Whether the module reads the option as XLA's already."""
+    for node in context.index.all(cst.Assign):
+        assert isinstance(node, cst.Assign)
+        if context.index.source.code(node.targets[0].target) == option:
+            texts = [string_value(n) for n in walk(node.value)]
+            if context.target.device_type in texts:
+                return True
+    return False
+
+
+def _places(context: Context) -> list[tuple[cst.CSTNode, str]]:
+    """The statements that give the parsed arguments a name, and that name; a function takes them so, too."""
+    found: list[tuple[cst.CSTNode, str]] = []
+    for name in ("parse_args", "parse_known_args", "parse_intermixed_args"):
+        for call in context.program.calls.get(name, ()):
+            if Kind.ARGUMENTS in context.roles.kinds(call):
+                found += _holders(context, call, 0)
+    return found
+
+
+def _holders(context: Context, call: cst.CSTNode, depth: int) -> list[tuple[cst.CSTNode, str]]:
+    index = context.roles.index(call)
+    parent = index.parent(call)
+    if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0].target
+        if isinstance(target, cst.Tuple) and method(call) == "parse_known_args" and target.elements:
+            target = target.elements[0].value
+        line = index.statement_of(parent)
+        if index is context.index and isinstance(target, (cst.Name, cst.Attribute)) and line is not None:
+            return [(line, index.source.code(target))]
+    if isinstance(parent, cst.Return) and depth < 3:
+        function = index.function_of(parent)
+        sites = [site for site, _ in callers(context.roles, function)] if function is not None else []
+        return [place for site in sites for place in _holders(context, site, depth + 1)]
+    if isinstance(parent, cst.Arg) and depth < 3:
+        return _parameters(context, parent)
+    return []
+
+
+def _parameters(context: Context, arg: cst.Arg) -> list[tuple[cst.CSTNode, str]]:
+    """``main(parser.parse_args())``: the function's parameter, read at the head of its body."""
+    call = context.index.parent(arg)
+    if not isinstance(call, cst.Call) or arg.keyword is not None:
+        return []
+    position = next((i for i, a in enumerate(call.args) if a is arg), 0)
+    found: list[tuple[cst.CSTNode, str]] = []
+    for item in context.roles.facts(call.func):
+        if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
+            params = item.node.params.params
+            block = isinstance(item.node.body, cst.IndentedBlock)
+            if context.roles.index(item.node) is context.index and position < len(params) and block:
+                found.append((item.node, params[position].name.value))
+    return found
