@@ -438,7 +438,9 @@ def test_try_may_stop_anywhere() -> None:
             x = 2
         print(x)
         """
-    assert reaching(code, 3) == {"0", "1", "2"}
+    assert reaching(code, 3) == {"1", "2"}
+    assert reaching(code.replace("x = 2", "pass"), 2) == {"0", "1"}
+    assert reaching(code.replace("x = 2", "raise"), 2) == {"1"}
 
 
 def test_in_a_handler_the_tried_block_may_or_may_not_have_run() -> None:
@@ -460,9 +462,9 @@ def test_a_parameter_reaches_until_it_is_rebound() -> None:
             x = x or 1
             print(x)
         """
-    assert reaching(code, 0) == {"parameter"}
-    assert reaching(code, 2) == {"parameter"}
-    assert reaching(code, 3) == {"x or 1"}
+    assert reaching(code, 1) == {"parameter"}
+    assert reaching(code, 3) == {"parameter"}
+    assert reaching(code, 4) == {"x or 1"}
 
 
 def test_an_augmented_name_keeps_what_it_was() -> None:
@@ -486,6 +488,47 @@ def test_a_function_sees_all_that_the_module_ever_binds() -> None:
 
 def test_tuple_targets_know_their_path() -> None:
     assert reaching("(a, (b, x)) = y\nprint(x)\n", 1) == {"y[1][1]"}
+
+
+def test_a_binding_through_global_may_come_at_any_time() -> None:
+    code = """
+        x = None
+        def build():
+            global x
+            x = Net()
+        build()
+        print(x)
+        """
+    assert reaching(code, 3) == {"None", "Net()"}
+
+
+def test_a_walrus_in_a_condition_counts_below() -> None:
+    assert reaching("x = 0\nif (x := f()):\n    print(x)\nprint(x)\n", 2) == {"f()"}
+    assert reaching("x = 0\nif (x := f()):\n    print(x)\nprint(x)\n", 3) == {"f()"}
+    assert reaching("x = 0\nwhile (x := f()):\n    print(x)\n", 2) == {"f()"}
+    assert reaching("x = 0\ny = (x := f()) and x.a\n", 2) == {"f()"}
+
+
+def test_a_pattern_counts_in_its_own_case() -> None:
+    code = """
+        def f(pair):
+            x = 0
+            match pair:
+                case [x]:
+                    return x
+                case _:
+                    return x
+        """
+    assert reaching(code, 2) == {"other"}
+    assert reaching(code, 3) == {"0"}
+
+
+def test_a_handler_binds_its_own_name() -> None:
+    assert reaching("x = 0\ntry:\n    f()\nexcept E as x:\n    print(x)\n", 2) == {"other"}
+
+
+def test_a_with_item_sees_those_before_it() -> None:
+    assert reaching("x = 0\nwith f() as x, g(x): pass\n", 2) == {"f()"}
 
 
 def test_one_line_suites() -> None:

@@ -31,6 +31,8 @@ class Branches:
             self._keep(change, guard, guard.body, "True")
         elif isinstance(guard.orelse, cst.Else):
             self._keep(change, guard, guard.orelse.body, "False")
+        elif isinstance(guard.orelse, cst.If) and self.pointless(guard.orelse):
+            change.remove(guard)
         elif isinstance(guard.orelse, cst.If):
             change.cut(self.source.offsets(guard)[0], self.source.offsets(guard.orelse)[0] + len("el"))
         else:
@@ -114,8 +116,18 @@ class Branches:
             return False
         return any(c in self.source.code(node) for c in "\n\r")
 
-    def emptied(self, statement: cst.If) -> bool:
-        return isinstance(statement.body, cst.IndentedBlock) and self.emptied_block(statement.body)
+    def pointless(self, guard: cst.If) -> bool:
+        """Whether nothing is left of the only way of an ``if``, and asking its condition changes nothing."""
+        block = guard.body
+        emptied = isinstance(block, cst.IndentedBlock) and self.emptied_block(block)
+        return guard.orelse is None and emptied and self._harmless(guard.test)
+
+    def drop(self, change: Planned, guard: cst.If) -> None:
+        """Take out an ``if``, or the ``elif`` that ends one."""
+        if self._is_elif(guard):
+            self._cut_way(change, guard)
+        else:
+            change.remove(guard)
 
     def emptied_block(self, block: cst.IndentedBlock) -> bool:
         """Whether the plan takes out all statements of a block and puts nothing in."""
@@ -133,7 +145,7 @@ class Branches:
             return True
         return isinstance(line, cst.SimpleStatementLine) and all(s in gone for s in line.body)
 
-    def harmless(self, test: cst.BaseExpression) -> bool:
+    def _harmless(self, test: cst.BaseExpression) -> bool:
         """Whether asking a condition changes nothing: no call but those that only look."""
         calls = [n for n in walk(test) if isinstance(n, cst.Call)]
         return all(self.context.roles.path(c.func).startswith(("torch.", "builtins.")) for c in calls)

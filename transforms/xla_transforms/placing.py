@@ -87,11 +87,11 @@ def xla_test(context: Context, node: cst.CSTNode) -> str | None:
 class Variable:
     """A variable (or attribute) that holds the script's device, as facts of an expression show it."""
 
-    def __init__(self, roles: Roles, text: str, node: cst.CSTNode) -> None:
+    def __init__(self, roles: Roles, text: str, node: cst.CSTNode | None) -> None:
         self.text = text
-        facts = {f for f in roles.facts(node) if f.kind is not Kind.NONE}
-        self.kinds = {f.kind for f in facts}
-        self.places = roles.places(node)
+        facts = {f for f in roles.facts(node) if f.kind is not Kind.NONE} if node is not None else set()
+        self.kinds = {f.kind for f in facts} or {Kind.DEVICE}
+        self.places = roles.places(node) if node is not None else {"cuda", "cpu"}
         self.word = Kind.DEVICE not in self.kinds and bool({Kind.STRING, Kind.OPTION} & self.kinds)
         self.mixed = Kind.DEVICE in self.kinds and Kind.STRING in self.kinds
 
@@ -117,6 +117,7 @@ class Placing:
         self._variables: dict[tuple[Scope, str], Variable | None] = {}
         self._regions: dict[cst.CSTNode, list[cst.CSTNode]] | None = None
         self._anchors: dict[cst.CSTNode, cst.CSTNode | None] = {}
+        self._declarations: list[tuple[cst.CSTNode, str]] = []
         self._counted: set[cst.CSTNode] = set()
         self._flags: list[tuple[cst.If, bool]] | None = None
 
@@ -136,13 +137,25 @@ class Placing:
         first = True
         while scope is not None:
             if first or not isinstance(scope.node, cst.ClassDef):
-                found = self._named(scope, node) or (self._of_self(scope, node) if first else None)
+                found = self._declared(scope, node) or self._named(scope, node) or (self._of_self(scope, node) if first else None)
                 found = found or self._of_arguments(scope, node)
                 if found is not None:
                     return found
             if isinstance(scope.node, (cst.FunctionDef, cst.ClassDef)):
                 first = first and isinstance(scope.node, cst.ClassDef)
             scope = scope.parent
+        return None
+
+    def declare(self, statement: cst.CSTNode, text: str) -> None:
+        """Note that a pass binds a device variable, the CPU where the user says so, above a statement."""
+        self._declarations.append((statement, text))
+
+    def _declared(self, scope: Scope, node: cst.CSTNode) -> Variable | None:
+        for statement, text in self._declarations:
+            own = self.index.scope_of(statement) is scope
+            inner = self.index.scope_of(node) is not scope
+            if own and (inner or self._precedes(statement, node) or self.index.within(node, statement)):
+                return Variable(self.roles, text, None)
         return None
 
     def _named(self, scope: Scope, node: cst.CSTNode) -> Variable | None:
@@ -171,7 +184,9 @@ class Placing:
                 return variable
             if variable.kinds == {Kind.UNKNOWN} and self._used_as_device(use):
                 return variable
-        return None
+        values = [b.value for b in scope.bindings[name] if b.value is not None and not b.path]
+        variables = [Variable(self.roles, name, value) for value in values if not uses]
+        return variables[0] if variables and variables[0].holds_device else None
 
     def _is_target(self, scope: Scope, name: str, node: cst.CSTNode) -> bool:
         return any(b.node is node for b in scope.bindings[name])

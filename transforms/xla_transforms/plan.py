@@ -163,9 +163,14 @@ class Plan:
         """Whether an earlier pass already writes or removes this node (or something around it)."""
         return node in self.claimed or any(a in self.claimed for a in self.index.ancestors(node))
 
-    def taken_itself(self, node: cst.CSTNode) -> bool:
-        """Whether an earlier pass already writes this very node; a change around it does not count."""
-        return node in self.claimed
+    def free(self, node: cst.CSTNode) -> bool:
+        """Whether an expression may still be written: nobody writes it, nor removes its statement.
+
+        A change of an expression around it does not count: both compose.
+        """
+        statements = (cst.BaseSmallStatement, cst.BaseStatement)
+        around = (a for a in self.index.ancestors(node) if isinstance(a, statements))
+        return node not in self.claimed and not any(a in self.claimed for a in around)
 
     def report(
         self,

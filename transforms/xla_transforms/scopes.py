@@ -69,10 +69,7 @@ class Scope:
 
     @property
     def root(self) -> Scope:
-        scope = self
-        while scope.parent is not None:
-            scope = scope.parent
-        return scope
+        return [self, *self.enclosing][-1]
 
     def owner(self, name: str) -> Scope | None:
         """The scope in which a name used here is bound, by Python's rules."""
@@ -90,13 +87,18 @@ class Scope:
         """The scope in which an assignment written here binds a name."""
         if name in self.module_names:
             return self.root
-        scope: Scope | None = self.parent if name in self.outer_names else self
-        while scope is not None and scope is not self:
-            if isinstance(scope.node, FUNCTIONS) and name not in scope.outer_names:
-                if scope.bindings.get(name):
-                    return scope
+        if name not in self.outer_names:
+            return self
+        around = [s for s in self.enclosing if isinstance(s.node, FUNCTIONS) and name not in s.outer_names]
+        return next((s for s in around if s.bindings.get(name)), around[0] if around else self)
+
+    @property
+    def enclosing(self) -> Iterator[Scope]:
+        """The scopes around this one, the nearest first."""
+        scope = self.parent
+        while scope is not None:
+            yield scope
             scope = scope.parent
-        return self
 
 
 class ModuleIndex:
@@ -114,7 +116,7 @@ class ModuleIndex:
         self.scopes: dict[cst.CSTNode, Scope] = {}
         self.nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
-        self.items: list[cst.Assign] = []
+        self._scope_at: dict[cst.CSTNode, Scope] = {}
         self._index()
 
     def _index(self) -> None:
@@ -127,14 +129,15 @@ class ModuleIndex:
             self.nodes[kind].append(node)
             if kind in _BINDERS:
                 _bind(self, node, scope)
-            opens = kind in _OPENING
-            inner = scope
-            if opens:
+            self._scope_at[node] = scope
+            inner, divides = scope, kind in _DIVIDED
+            if kind in _OPENING:
+                divides = True
                 inner = self.scopes[node] = Scope(node, scope)
                 _bind_parameters(node, inner)
             for child in reversed(children(node)):
                 self.parents[child] = node
-                stack.append((child, _scope_for(node, child, scope, inner) if opens else scope))
+                stack.append((child, _scope_for(node, child, inner) if divides else scope))
 
     def all(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """Every node of the given types, in source order within a type."""
@@ -152,13 +155,7 @@ class ModuleIndex:
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
         """The scope in which a name written at this node is looked up."""
-        child = node
-        for parent in self.ancestors(node):
-            if parent in self.scopes:
-                scope = self.scopes[parent]
-                return _scope_for(parent, child, scope.parent or scope, scope)
-            child = parent
-        return self.scopes[self.source.module]
+        return self._scope_at.get(node) or self.scopes[self.source.module]
 
     def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function whose body holds the node (lambdas and classes in between are passed)."""
@@ -210,12 +207,17 @@ class ModuleIndex:
         return node is outer or any(a is outer for a in self.ancestors(node))
 
 
-def _scope_for(parent: cst.CSTNode, child: cst.CSTNode, outer: Scope, inner: Scope) -> Scope:
-    """Defaults, decorators, bases and the first iterable are evaluated outside the scope they open."""
+def _scope_for(parent: cst.CSTNode, child: cst.CSTNode, inner: Scope) -> Scope:
+    """Defaults, annotations, decorators, bases and the first iterable are evaluated outside their scope."""
+    outer = inner.parent or inner
     if isinstance(parent, FUNCTIONS):
         return inner if child is parent.body or isinstance(child, cst.Parameters) else outer
     if isinstance(parent, cst.ClassDef):
         return inner if child is parent.body else outer
+    if isinstance(parent, cst.Param):
+        return inner if child is parent.name else outer
+    if isinstance(parent, cst.CompFor) and child is parent.iter:
+        return outer if getattr(inner.node, "for_in", None) is parent else inner
     return inner
 
 
@@ -229,21 +231,27 @@ def _bind(index: ModuleIndex, node: cst.CSTNode, scope: Scope) -> None:
         elif isinstance(node.target, cst.Name):
             _add(scope, node.target.value, Binding(How.OTHER, node.target, node))
     elif isinstance(node, cst.NamedExpr):
-        _bind_target(index, scope, node.target, node, How.ASSIGN, node.value)
+        outside = next(s for s in (scope, *scope.enclosing) if not isinstance(s.node, COMPREHENSIONS))
+        _bind_target(index, outside, node.target, node, How.ASSIGN, node.value)
     elif isinstance(node, cst.AugAssign):
         _bind_target(index, scope, node.target, node, How.AUGMENT, node.value)
     elif isinstance(node, (cst.For, cst.CompFor)):
         _bind_target(index, scope, node.target, node, How.ITERATE, node.iter)
     elif isinstance(node, cst.WithItem) and node.asname is not None:
         _bind_target(index, scope, node.asname.name, node, How.ENTER, node.item)
-    elif isinstance(node, cst.ExceptHandler) and node.name is not None:
+    elif isinstance(node, _HANDLERS) and node.name is not None:
         _bind_target(index, scope, node.name.name, node, How.OTHER, None)
     elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         _add(scope, node.name.value, Binding(How.DEFINE, node, node))
     elif isinstance(node, (cst.Import, cst.ImportFrom)):
         _bind_imports(scope, node)
     elif isinstance(node, (cst.Global, cst.Nonlocal)):
-        scope.declared.update(item.name.value for item in node.names)
+        declared = scope.module_names if isinstance(node, cst.Global) else scope.outer_names
+        declared.update(item.name.value for item in node.names)
+    elif isinstance(node, _PATTERNS):
+        name = node.rest if isinstance(node, cst.MatchMapping) else node.name
+        if name is not None:
+            _bind_target(index, scope, name, node, How.OTHER, None)
 
 
 def _bind_target(
@@ -256,13 +264,11 @@ def _bind_target(
     path: tuple[int, ...] = (),
 ) -> None:
     if isinstance(target, cst.Name):
-        owner = scope
-        while target.value in owner.declared and owner.parent is not None:
-            owner = owner.parent
-        _add(owner, target.value, Binding(how, target, statement, value, path))
+        binding = Binding(how, target, statement, value, path)
+        _add(scope.binder(target.value), target.value, binding)
     elif isinstance(target, cst.Attribute):
-        binding = Binding(how, target, statement, value, path, target.attr.value)
-        index.attributes[target.attr.value].append(binding)
+        named = Binding(how, target, statement, value, path, target.attr.value)
+        index.attributes[target.attr.value].append(named)
     elif isinstance(target, (cst.Tuple, cst.List)):
         for position, element in enumerate(target.elements):
             how_inner = How.OTHER if isinstance(element, cst.StarredElement) else how

@@ -1,6 +1,7 @@
 """The ordered passes. A pass is a module with ``RULES`` and ``run(context)``; the order is this tuple.
 
-Loops come first: which loaders are wrapped decides which transfers the device pass still has to write.
+Loops come first: which loaders are wrapped decides which transfers the device passes still have to write.
+Availability comes last: it keeps one branch of an ``if``, with all that the others changed in it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from types import ModuleType
 from xla_transforms.passes import (
     availability,
     barrier,
+    data_parallel,
     device,
+    device_choice,
     device_guards,
     device_moves,
+    device_options,
+    device_types,
     loaders,
     steps,
     transfers,
@@ -21,10 +26,14 @@ from xla_transforms.passes import (
 PASSES: tuple[ModuleType, ...] = (
     loaders,
     transfers,
-    availability,
-    device_guards,
     device,
+    device_types,
     device_moves,
+    device_choice,
+    device_guards,
+    device_options,
+    data_parallel,
     steps,
     barrier,
+    availability,
 )

@@ -42,7 +42,7 @@ def run(context: Context) -> None:
     for node in list(context.index.all(*_CONDITIONS)):
         if isinstance(node, cst.BaseExpression) and folds.is_root(node):
             folds.settle(node)
-    _empty_guards(context)
+    _empty_guards(context, folds)
 
 
 class Folds:
@@ -90,7 +90,7 @@ class Folds:
         return not isinstance(node, cst.Call) or self.context.roles.path(node.func) in TRUE_ON_CUDA
 
     def settle(self, node: cst.BaseExpression) -> None:
-        if self.context.plan.taken_itself(node) or self.context.roles.dead(node):
+        if not self.context.plan.free(node) or self.context.roles.dead(node):
             return
         value = self.value(node)
         if value is None:
@@ -133,7 +133,7 @@ class Folds:
             change.replace(node, str(value))
 
     def _choose(self, node: cst.IfExp, value: bool) -> None:
-        if self.context.plan.taken_itself(node):
+        if not self.context.plan.free(node):
             return
         parent = self.context.index.parent(node)
         alone = isinstance(parent, (cst.Assign, cst.AnnAssign, cst.Return, cst.Arg))
@@ -154,12 +154,12 @@ class Folds:
         return path.startswith(_SHOWS)
 
 
-def _empty_guards(context: Context) -> None:
+def _empty_guards(context: Context, folds: Folds) -> None:
     """Guards whose whole body other passes took out."""
-    branches = Branches(context)
+    branches = folds.branches
     for guard in reversed(list(context.index.all(cst.If))):
         assert isinstance(guard, cst.If)
-        if guard.orelse is None and branches.emptied(guard) and not context.plan.taken(guard):
-            if not isinstance(context.index.parent(guard), cst.If) and branches.harmless(guard.test):
-                change = context.plan.change(EMPTY, guard, "nothing is left to guard")
-                change.remove(guard)
+        above = context.index.parent(guard)
+        cut = isinstance(above, cst.If) and folds.value(above.test) is not None
+        if branches.pointless(guard) and not context.plan.taken(guard) and not cut:
+            branches.drop(context.plan.change(EMPTY, guard, "nothing is left to guard"), guard)

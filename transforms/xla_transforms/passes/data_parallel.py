@@ -42,7 +42,7 @@ def run(context: Context) -> None:
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
         inner = value_of(call, "module", 0)
-        if context.roles.path(call.func) in _PATHS and inner is not None and not context.plan.taken(call):
+        if context.roles.path(call.func) in _PATHS and inner is not None and context.plan.free(call):
             wrapped += _unwrap(context, call, inner)
     if wrapped:
         for node in list(context.index.all(cst.Attribute)):
@@ -77,7 +77,7 @@ def _assignment(context: Context, call: cst.Call) -> cst.Assign | None:
 
 def _module(context: Context, node: cst.Attribute, wrapped: list[cst.BaseExpression]) -> None:
     base = node.value
-    if not any(_alike(context, base, holder) for holder in wrapped) or context.plan.taken(node):
+    if not any(_alike(context, base, holder) for holder in wrapped) or not context.plan.free(node):
         return
     choice = context.index.parent(node)
     change = context.plan.change(MODULE, node, "the model is no longer wrapped")

@@ -68,14 +68,14 @@ def run(context: Context) -> None:
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
         path = context.roles.path(call.func)
-        if path == _CONSTRUCTOR and not context.plan.taken(call):
+        if path == _CONSTRUCTOR and context.plan.free(call):
             _constructor(context, call)
-        elif path == _ACCELERATOR and not context.plan.taken(call):
+        elif path == _ACCELERATOR and context.plan.free(call):
             change = context.plan.change(NAME, call, "the accelerator is the XLA device")
             change.replace(call, change.spell(context.target.device))
     uses = Uses(context.roles)
     for word in list(words(context.index)):
-        if not context.plan.taken(word) and not context.roles.dead(word):
+        if context.plan.free(word) and not _in_constructor(context, word) and not context.roles.dead(word):
             _word(context, word, uses)
 
 
@@ -157,6 +157,14 @@ def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
         change.replace(word, change.spell(context.target.device))
     else:
         change.replace(word, f'{_quote(context, word)}{kind}{_quote(context, word)}')
+
+
+def _in_constructor(context: Context, word: cst.BaseExpression) -> bool:
+    """Whether a word is written anew with the ``torch.device`` around it."""
+    return any(
+        isinstance(a, cst.Call) and a in context.plan.claimed and context.roles.path(a.func) == _CONSTRUCTOR
+        for a in context.index.ancestors(word)
+    )
 
 
 def _handed_on(context: Context, parent: cst.CSTNode | None) -> bool:

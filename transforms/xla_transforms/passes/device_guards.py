@@ -44,7 +44,7 @@ def run(context: Context) -> None:
         return
     for node in list(context.index.all(cst.Attribute)):
         assert isinstance(node, cst.Attribute)
-        if node.attr.value == "is_cuda" and not context.plan.taken(node) and not context.roles.path(node):
+        if node.attr.value == "is_cuda" and context.plan.free(node) and not context.roles.path(node):
             change = context.plan.change(IS_CUDA, node, "what was true of CUDA tensors is true of XLA tensors")
             change.replace(node.attr, "is_xla")
     for comparison in list(context.index.all(cst.Comparison)):
@@ -93,7 +93,7 @@ def _type_of(
 
 
 def _rename(context: Context, word: cst.BaseExpression, other: cst.BaseExpression) -> None:
-    if context.plan.taken(word):
+    if not context.plan.free(word):
         return
     if not _is_device(context, other):
         if string_value(word) is not None and not context.roles.kinds(other):

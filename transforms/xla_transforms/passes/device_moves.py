@@ -35,7 +35,7 @@ def run(context: Context) -> None:
         return
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
-        if context.plan.taken(call) or context.roles.dead(call) or has_star(call):
+        if not context.plan.free(call) or context.roles.dead(call) or has_star(call):
             continue
         if context.loops.needless(call):
             continue

@@ -129,7 +129,7 @@ def _places(context: Context) -> list[tuple[cst.CSTNode, str]]:
     for name in ("parse_args", "parse_known_args", "parse_intermixed_args"):
         for call in context.program.calls.get(name, ()):
             if Kind.ARGUMENTS in context.roles.kinds(call):
-                found += _holders(context, call, 0)
+                found += [place for place in _holders(context, call, 0) if place not in found]
     return found
 
 

@@ -13,9 +13,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import reads
-from xla_transforms.placing import device_here, several_devices
-from xla_transforms.plan import Planned
-from xla_transforms.roles.facts import Kind
+from xla_transforms.placing import device_at, device_here, several_devices
 from xla_transforms.tree import method, receiver, string_value, value_of
 
 MADE = Rule(
@@ -57,14 +55,19 @@ _PREFIX = "torch.cuda."
 def run(context: Context) -> None:
     if not context.uses_cuda or several_devices(context):
         return
+    for assign in list(context.index.all(cst.Assign)):
+        assert isinstance(assign, cst.Assign)
+        alias = Alias(context, assign)
+        if alias.types and context.plan.free(assign.value):
+            alias.rewrite()
     for call in list(context.index.all(cst.Call)):
-        if isinstance(call, cst.Call) and method(call) == "type" and not context.plan.taken(call):
+        if isinstance(call, cst.Call) and method(call) == "type" and context.plan.free(call):
             given = value_of(call, "dtype", 0)
             name = cuda_type(context, given) if given is not None else ""
             if name:
-                _cast(context, call, DTYPES[name])
+                _cast(context, call, f"torch.{DTYPES[name]}")
     for node in list(context.index.all(cst.Attribute)):
-        if isinstance(node, cst.Attribute) and cuda_type(context, node) and not context.plan.taken(node):
+        if isinstance(node, cst.Attribute) and cuda_type(context, node) and context.plan.free(node):
             _type(context, node)
 
 
@@ -80,82 +83,121 @@ def _cast(context: Context, call: cst.Call, dtype: str) -> None:
     assert base is not None
     change = context.plan.change(CAST, call, "the cast moves to the XLA device")
     device = device_here(context, call, change)
-    change.replace(call, f"{{0}}.to({device}, {_torch(context, call)}.{dtype})", base)
-
-
-def _torch(context: Context, node: cst.CSTNode) -> str:
-    return "torch"
+    change.replace(call, f"{{0}}.to({device}, {dtype})", base)
 
 
 def _type(context: Context, node: cst.Attribute) -> None:
-    if context.roles.dead(node):
-        return
     parent = context.index.parent(node)
-    if isinstance(parent, cst.Call) and parent.func is node:
-        _made(context, node, parent)
+    if context.roles.dead(node) or any(a in context.plan.claimed for a in context.index.ancestors(node)):
         return
-    alias = _alias(context, node)
-    if alias is None:
+    if isinstance(parent, cst.Call) and parent.func is node and context.plan.free(parent):
+        _made(context, node, parent)
+    else:
         message = "it is not known what becomes of this tensor type"
         context.plan.report(TYPE_LEFT, node, message, "use a dtype and a device instead")
-        return
-    _renamed(context, node, alias)
 
 
 def _made(context: Context, node: cst.Attribute, call: cst.Call) -> None:
-    change = context.plan.change(MADE, call, "the tensor is made on the host and moved")
-    _cpu_type(change, node)
-    change.wrap(call, f"{{0}}.to({device_here(context, call, change)})")
-
-
-def _cpu_type(change: Planned, node: cst.Attribute) -> None:
-    """``torch.FloatTensor`` for ``torch.cuda.FloatTensor``, however torch is spelt."""
-    if isinstance(node.value, cst.Attribute):
-        change.replace(node.value, "{0}", node.value.value)
-    else:
-        change.replace(node.value, change.use("torch"))
-
-
-def _alias(context: Context, node: cst.Attribute) -> cst.Name | None:
-    """The name that a type, or the choice it is part of, is assigned to."""
-    outer: cst.CSTNode | None = context.index.parent(node)
-    while isinstance(outer, cst.IfExp):
-        outer = context.index.parent(outer)
-    if not isinstance(outer, cst.Assign) or len(outer.targets) != 1:
-        return None
-    target = outer.targets[0].target
-    return target if isinstance(target, cst.Name) else None
-
-
-def _renamed(context: Context, node: cst.Attribute, alias: cst.Name) -> None:
-    """A type under another name: what is made of it or cast to it is moved where that happens."""
-    change = context.plan.change(MADE, node, "the type is the host's; what is made of it is moved")
-    _cpu_type(change, node)
-    for read in reads(context.roles, alias, alias.value):
-        parent = context.index.parent(read)
-        call = context.index.parent(parent) if isinstance(parent, cst.Arg) else parent
-        if not isinstance(call, cst.Call) or any(p.node is call and p.rule is MADE for p in context.plan.planned):
-            continue
-        made = call.func is read
-        if not made and method(call) != "type":
-            context.plan.report(TYPE_LEFT, read, "it is not known what becomes of this tensor type")
-            continue
-        move = context.plan.change(MADE, call, "the tensor is moved to the script's device")
-        move.wrap(call, f"{{0}}.to({_choice(context, node, call, move)})")
-
-
-def _choice(context: Context, node: cst.Attribute, call: cst.Call, change: Planned) -> str:
-    """The device of a choice ``torch.cuda.FloatTensor if cuda else torch.FloatTensor``, made again."""
-    found = context.placing.visible(call)
-    if found is not None:
-        return found.text
+    """``torch.tensor`` of a literal, ``torch.empty`` of sizes; what may be either keeps its constructor."""
+    change = context.plan.change(MADE, call, "the tensor is made for the XLA device")
+    name = cuda_type(context, node)
+    dtype = "" if name == "FloatTensor" else f", dtype=torch.{DTYPES[name]}"
     device = device_here(context, call, change)
-    parent = context.index.parent(node)
-    if not isinstance(parent, cst.IfExp) or context.roles.fold(parent.test) is not None:
-        return device
-    test = context.index.source.code(parent.test)
-    ways = (device, '"cpu"') if parent.body is node else ('"cpu"', device)
-    return f"{ways[0]} if {test} else {ways[1]}"
+    first = call.args[0] if call.args else None
+    if first is not None and isinstance(first.value, (cst.List, cst.Tuple)) and len(call.args) == 1:
+        whole = ", dtype=torch.float32" if not dtype and not _all_floats(first.value) else dtype
+        change.replace(call, f"torch.tensor({{0}}{whole}, device={device})", first.value)
+    elif len(call.args) > 1 or (first is not None and first.star):
+        sizes = ", ".join(f"{arg.star}{{{i}}}" for i, arg in enumerate(call.args))
+        change.replace(call, f"torch.empty({sizes}{dtype}, device={device})", *(a.value for a in call.args))
+    else:
+        change.replace(node, f"torch.{name}")
+        change.wrap(call, f"{{0}}.to({device})")
 
 
-_ = Kind
+def _all_floats(literal: cst.List | cst.Tuple) -> bool:
+    return bool(literal.elements) and all(isinstance(e.value, cst.Float) for e in literal.elements)
+
+
+class Alias:
+    """A tensor type under another name: ``Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor``."""
+
+    def __init__(self, context: Context, assign: cst.Assign) -> None:
+        self.context = context
+        self.assign = assign
+        self.types = {n: t for n in self._ways(assign.value) if (t := cuda_type(context, n))}
+        self.target = assign.targets[0].target
+
+    def _ways(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+        if isinstance(node, cst.IfExp):
+            return [*self._ways(node.body), *self._ways(node.orelse)]
+        return [node]
+
+    def rewrite(self) -> None:
+        ways = self._ways(self.assign.value)
+        names = {self.types.get(w) or self.context.roles.path(w).removeprefix("torch.") for w in ways}
+        uses = self._uses()
+        if uses is None or not names <= set(DTYPES):
+            for node in self.types:
+                self.context.plan.report(TYPE_LEFT, node, "it is not known what becomes of this tensor type")
+        elif all(method(call) == "type" for call in uses):
+            self._as_dtypes(ways, uses)
+        elif len(names) == 1:
+            self._as_one_type(names.pop(), uses)
+        else:
+            message = "tensors of several types are made under one name"
+            self.context.plan.report(TYPE_LEFT, self.assign.value, message, "use a dtype and a device instead")
+
+    def _uses(self) -> list[cst.Call] | None:
+        """The calls that make a tensor of the type or cast to it; ``None`` where it goes elsewhere."""
+        if not isinstance(self.target, cst.Name) or len(self.assign.targets) != 1:
+            return None
+        found: list[cst.Call] = []
+        for read in reads(self.context.roles, self.target, self.target.value):
+            parent = self.context.index.parent(read)
+            call = self.context.index.parent(parent) if isinstance(parent, cst.Arg) else parent
+            if not isinstance(call, cst.Call) or (call.func is not read and method(call) != "type"):
+                return None
+            found.append(call)
+        return found
+
+    def _as_dtypes(self, ways: list[cst.BaseExpression], uses: list[cst.Call]) -> None:
+        change = self.context.plan.change(CAST, self.assign, "the type becomes a dtype")
+        for way in ways:
+            name = self.types.get(way) or self.context.roles.path(way).removeprefix("torch.")
+            change.replace(way, f"torch.{DTYPES[name]}")
+        for call in uses:
+            self._cast_use(call, getattr(self.target, "value", ""))
+
+    def _as_one_type(self, name: str, uses: list[cst.Call]) -> None:
+        """One type on the host; its choice of a place becomes a device variable."""
+        self._choose_device()
+        change = self.context.plan.change(MADE, self.assign, "the type is the host's; what is made of it is moved")
+        change.replace(self.assign.value, f"torch.{name}")
+        for call in uses:
+            if method(call) == "type":
+                self._cast_use(call, f"torch.{DTYPES[name]}")
+            else:
+                move = self.context.plan.change(MADE, call, "the tensor is moved to the script's device")
+                move.wrap(call, f"{{0}}.to({device_at(self.context, call, move)})")
+
+    def _cast_use(self, call: cst.Call, dtype: str) -> None:
+        base = receiver(call)
+        if base is not None and self.context.plan.free(call):
+            change = self.context.plan.change(CAST, call, "the cast moves to the script's device")
+            change.replace(call, f"{{0}}.to({device_at(self.context, call, change)}, {dtype})", base)
+
+    def _choose_device(self) -> None:
+        """``device = torch_xla.device() if cuda else torch.device("cpu")`` above the first such choice."""
+        value, index = self.assign.value, self.context.index
+        statement = index.statement_of(self.assign)
+        if not isinstance(value, cst.IfExp) or self.context.roles.fold(value.test) is not None:
+            return
+        taken = self.context.placing.visible(self.assign) or index.named("device")
+        if taken or statement is None:
+            return
+        change = self.context.plan.change(MADE, self.assign, "the choice of a type was the choice of a device")
+        ways = [change.spell(self.context.target.device), 'torch.device("cpu")']
+        first, second = ways if value.body in self.types else reversed(ways)
+        change.before(statement, f"device = {first} if {index.source.code(value.test)} else {second}")
+        self.context.placing.declare(statement, "device")

@@ -17,6 +17,7 @@ from xla_transforms.placing import device_at, may_be_cpu, xla_test
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
 from xla_transforms.scopes import How
+from xla_transforms.tree import method, value_of
 
 WRAP = Rule(
     "XLA501",
@@ -52,7 +53,14 @@ def run(context: Context) -> None:
 
 
 def _undecidable(context: Context, loop: Loop) -> bool:
-    return may_be_cpu(context, loop.node) and xla_test(context, loop.node) is None
+    return _conditional(context, loop) and xla_test(context, loop.node) is None
+
+
+def _conditional(context: Context, loop: Loop) -> bool:
+    """Whether the user's flags may send the loop's batches to the CPU."""
+    targets = [value_of(call, "device", 0) for call in loop.batches.transfers if method(call) == "to"]
+    chosen = any(t is not None and "cpu" in context.roles.places(t) for t in targets)
+    return chosen or may_be_cpu(context, loop.node)
 
 
 def _origins(context: Context, loop: Loop) -> set[cst.CSTNode]:
@@ -65,7 +73,8 @@ def _at_creation(context: Context) -> set[cst.CSTNode]:
     loops = [loop for loop in context.loops.all if loop.wrapped]
     made: set[cst.CSTNode] = set()
     for call in set().union(*(_origins(context, loop) for loop in loops)) if loops else set():
-        if isinstance(call, cst.Call) and _placeable(context, call):
+        users = [loop for loop in loops if call in _origins(context, loop)]
+        if isinstance(call, cst.Call) and _placeable(context, call, users):
             uses = travel(context.roles, call)
             if uses.loops and not uses.others and all(node in wrapped for node in uses.loops):
                 made.add(call)
@@ -76,11 +85,11 @@ def _at_creation(context: Context) -> set[cst.CSTNode]:
         made -= mixed
 
 
-def _placeable(context: Context, call: cst.Call) -> bool:
+def _placeable(context: Context, call: cst.Call, users: list[Loop]) -> bool:
     if context.roles.index(call) is not context.index:
         return False
     if not may_be_cpu(context, call):
-        return True
+        return not any(_conditional(context, loop) for loop in users)
     return xla_test(context, call) is not None and _assigned(context, call) is not None
 
 
@@ -122,7 +131,7 @@ def _wrap_at_loop(context: Context, loop: Loop) -> None:
     if any(site.wraps for p in context.plan.planned for site in p.sites if p.node is loader):
         return
     change = context.plan.change(WRAP, loader, "the loop takes its batches from the device loader")
-    conditional = may_be_cpu(context, loop.node)
+    conditional = _conditional(context, loop)
     made = _creation_line(context, loader)
     if made is not None and not conditional:
         name = _new_name(context, loader)
