@@ -23,6 +23,8 @@ class PositionalMixer(nn.Module):
 
 def move(obj, device):
     if device.type == "cuda":
+        if isinstance(obj, nn.Module):
+            return obj.cuda(device)
         return obj.cuda(device, non_blocking=True)
     return obj.to(device)
 

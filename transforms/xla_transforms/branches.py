@@ -20,51 +20,74 @@ class Branches:
         self.plan = context.plan
         self.source = context.index.source
 
-    def decide(self, rule: Rule, guard: cst.If, value: bool) -> None:
-        """Keep the way of an ``if`` or ``elif`` that its condition's value takes."""
-        if self.plan.taken(guard):
-            return
-        change = self.plan.change(rule, guard, "the branch that was taken on CUDA is taken")
-        if self._is_elif(guard):
-            self._decide_elif(change, guard, value)
-        elif value:
-            self._keep(change, guard, guard.body, "True")
-        elif isinstance(guard.orelse, cst.Else):
-            self._keep(change, guard, guard.orelse.body, "False")
-        elif isinstance(guard.orelse, cst.If) and self.pointless(guard.orelse):
-            change.remove(guard)
-        elif isinstance(guard.orelse, cst.If):
-            change.cut(self.source.offsets(guard)[0], self.source.offsets(guard.orelse)[0] + len("el"))
+    def decide(self, rule: Rule, head: cst.If, value: Callable[[cst.CSTNode], bool | None]) -> None:
+        """Keep the ways of an ``if`` that its conditions' values leave open, or the one that they take."""
+        ways = self._ways(head)
+        kept = self._kept(ways, value)
+        change = self.plan.change(rule, head, "the branch that was taken on CUDA is taken")
+        if not kept:
+            change.remove(head)
+        elif isinstance(kept[0], cst.Else) or value(kept[0].test) is True:
+            if not self.keep_block(change, head, kept[0].body):
+                self._spell_out(change, head, kept[0])
         else:
-            change.remove(guard)
+            self._rejoin(change, ways, kept, value)
+
+    def _ways(self, head: cst.If) -> list[cst.If | cst.Else]:
+        found: list[cst.If | cst.Else] = [head]
+        while isinstance(found[-1], cst.If) and found[-1].orelse is not None:
+            found.append(found[-1].orelse)
+        return found
+
+    def _kept(
+        self, ways: list[cst.If | cst.Else], value: Callable[[cst.CSTNode], bool | None]
+    ) -> list[cst.If | cst.Else]:
+        kept: list[cst.If | cst.Else] = []
+        for way in ways:
+            verdict = True if isinstance(way, cst.Else) else value(way.test)
+            if verdict is not False:
+                kept.append(way)
+            if verdict:
+                break
+        while kept and isinstance(kept[-1], cst.If) and value(kept[-1].test) is None and self._idle(kept[-1]):
+            kept.pop()
+        return kept
+
+    def _spell_out(self, change: Planned, head: cst.If, kept: cst.If | cst.Else) -> None:
+        """The conditions' bare values, where the lines of the way to keep cannot move."""
+        for way in self._ways(head):
+            if isinstance(way, cst.If):
+                change.wrap(way.test, str(way is kept), brackets=True)
+
+    def _rejoin(
+        self,
+        change: Planned,
+        ways: list[cst.If | cst.Else],
+        kept: list[cst.If | cst.Else],
+        value: Callable[[cst.CSTNode], bool | None],
+    ) -> None:
+        """Cut out the ways that are not kept, and make good the heads of those behind them."""
+        start, end = self.source.offsets(ways[0])
+        places = [self.source.offsets(way)[0] for way in kept]
+        if kept[0] is not ways[0]:
+            change.cut(start, places[0] + len("el"))
+        for way, following in zip(kept, [*places[1:], None], strict=True):
+            after = ways[ways.index(way) + 1 :]
+            if after and following is None:
+                change.cut(
+                    self.source.line_start(self.source.offsets(after[0])[0]), self.source.line_end(end)
+                )
+            elif after and self.source.offsets(after[0])[0] != following:
+                change.cut(self.source.offsets(after[0])[0], following or end)
+        last = kept[-1]
+        if isinstance(last, cst.If) and value(last.test) is True:
+            change.cut(places[-1], self.plan.bracketed(last.test)[1], "else")
 
     def _is_elif(self, guard: cst.If) -> bool:
         above = self.context.index.parent(guard)
         return isinstance(above, cst.If) and above.orelse is guard
 
-    def _decide_elif(self, change: Planned, guard: cst.If, value: bool) -> None:
-        start = self.source.offsets(guard)[0]
-        if value:
-            change.cut(start, self.plan.bracketed(guard.test)[1], "else")
-            if guard.orelse is not None:
-                self._cut_way(change, guard.orelse)
-        elif guard.orelse is None:
-            self._cut_way(change, guard)
-        else:
-            change.cut(start, self.source.offsets(guard.orelse)[0])
-
-    def _cut_way(self, change: Planned, way: cst.If | cst.Else) -> None:
-        start, end = self.source.offsets(way)
-        change.cut(self.source.line_start(start), self.source.line_end(end))
-
-    def _keep(self, change: Planned, guard: cst.If, block: cst.BaseSuite, word: str) -> None:
-        """The block in the place of its ``if``; where its lines cannot move, the condition's bare value."""
-        if not self.keep_block(change, guard, block):
-            change.wrap(guard.test, word, brackets=True)
-
-    def keep_block(
-        self, change: Planned, statement: cst.If | cst.With, block: cst.BaseSuite
-    ) -> bool:
+    def keep_block(self, change: Planned, statement: cst.If | cst.With, block: cst.BaseSuite) -> bool:
         """Write a statement's block in its place; ``False`` where its lines cannot be moved."""
         outer = self.plan.indentation(statement)
         if isinstance(block, cst.SimpleStatementSuite):
@@ -94,9 +117,7 @@ class Branches:
         tail = f"  {rest.value}" if rest is not None else ""
         return lambda render: outer + "; ".join(render(s) for s in smalls) + tail + newline
 
-    def _comments(
-        self, statement: cst.CSTNode, block: cst.IndentedBlock, inner: str
-    ) -> tuple[str, str]:
+    def _comments(self, statement: cst.CSTNode, block: cst.IndentedBlock, inner: str) -> tuple[str, str]:
         """The comment behind the head, and those below the block's last statement, as lines."""
         head = block.header.comment
         above = f"{inner}{head.value}{self.source.newline}" if head is not None else ""
@@ -118,16 +139,25 @@ class Branches:
 
     def pointless(self, guard: cst.If) -> bool:
         """Whether nothing is left of the only way of an ``if``, and asking its condition changes nothing."""
+        return guard.orelse is None and self._idle(guard)
+
+    def _idle(self, guard: cst.If) -> bool:
         block = guard.body
         emptied = isinstance(block, cst.IndentedBlock) and self.emptied_block(block)
-        return guard.orelse is None and emptied and self._harmless(guard.test)
+        return emptied and self._harmless(guard.test)
 
     def drop(self, change: Planned, guard: cst.If) -> None:
         """Take out an ``if``, or the ``elif`` that ends one."""
         if self._is_elif(guard):
-            self._cut_way(change, guard)
+            start, end = self.source.offsets(guard)
+            change.cut(self.source.line_start(start), self.source.line_end(end))
         else:
             change.remove(guard)
+
+    def head(self, guard: cst.If) -> cst.If:
+        """The ``if`` that an ``elif`` belongs to."""
+        above = self.context.index.parent(guard)
+        return self.head(above) if isinstance(above, cst.If) and above.orelse is guard else guard
 
     def emptied_block(self, block: cst.IndentedBlock) -> bool:
         """Whether the plan takes out all statements of a block and puts nothing in."""
@@ -138,7 +168,9 @@ class Branches:
             return False
         first = self.source.line_start(self.source.offsets(block.body[0])[0])
         last = self.source.line_end(self.source.offsets(block.body[-1])[1])
-        return not any(s.start == s.end and first <= s.start <= last for s in sites)
+        return not any(s.start == s.end and first <= s.start < last for s in sites) and not self._grows(
+            block.body[-1], self.plan.indentation(block.body[0])
+        )
 
     def _gone(self, line: cst.CSTNode, gone: set[cst.CSTNode]) -> bool:
         if line in gone:

@@ -76,6 +76,6 @@ def _names_cuda(index: ModuleIndex) -> bool:
         return True
     strings = (n.value for n in index.all(cst.SimpleString, cst.FormattedStringText) if isinstance(
         n, (cst.SimpleString, cst.FormattedStringText)))
-    if any(text.lstrip("rRbBuU\"'").startswith("cuda") for text in strings):
+    if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
         return True
     return any("torch.cuda" in b.name for s in index.scopes.values() for bs in s.bindings.values() for b in bs)

@@ -22,7 +22,19 @@ from xla_transforms.tree import dotted, method, receiver, same, string_value, va
 _WORD = re.compile(r"cuda(?::\d+)?\Z")
 _AMP = ("autocast", "GradScaler", "custom_fwd", "custom_bwd", "is_autocast_enabled")
 _TEXT_METHODS = frozenset(
-    {"startswith", "endswith", "split", "replace", "lower", "upper", "strip", "format", "join", "find", "partition"}
+    {
+        "startswith",
+        "endswith",
+        "split",
+        "replace",
+        "lower",
+        "upper",
+        "strip",
+        "format",
+        "join",
+        "find",
+        "partition",
+    }
 )
 _SHOWN = ("builtins.print", "builtins.format", "logging.")
 KEEPERS = frozenset({"builtins.dict", "types.SimpleNamespace", "argparse.Namespace", "easydict.EasyDict"})
@@ -35,6 +47,7 @@ class Use(Enum):
     PLACE = "place"  # a device is wanted: .to(...), device=...
     EITHER = "either"  # a device or a string will do: torch.device(...), a print
     TEXT = "text"  # read as a string: compared, searched, given to autocast
+    LOADED = "loaded"  # where a checkpoint's tensors go: map_location
     OPTION = "option"  # declared as the value of a command-line option
     OTHER = "other"  # another pass's business: autocast("cuda"), a dictionary's key
     UNKNOWN = "unknown"
@@ -148,7 +161,9 @@ class Uses:
             return Use.OTHER
         if keyword == "device_type" or path.split(".")[-1] in _AMP:
             return Use.OTHER if is_word(arg.value) else Use.TEXT
-        if keyword == "map_location" or path in ("torch.load", "torch.Generator"):
+        if keyword == "map_location" or path == "torch.load":
+            return Use.OTHER if is_word(arg.value) else Use.LOADED
+        if path == "torch.Generator":
             return Use.OTHER if is_word(arg.value) else Use.EITHER
         if path == "torch.device" or path.startswith(("torch.cuda.", "torch.accelerator.", *_SHOWN)):
             return Use.EITHER
@@ -271,9 +286,7 @@ class Uses:
             return self._unpacked(above, literal, parent, depth)
         return {Use.UNKNOWN}
 
-    def _unpacked(
-        self, assign: cst.Assign, literal: cst.Tuple, element: cst.CSTNode, depth: int
-    ) -> set[Use]:
+    def _unpacked(self, assign: cst.Assign, literal: cst.Tuple, element: cst.CSTNode, depth: int) -> set[Use]:
         position = next(i for i, e in enumerate(literal.elements) if e is element)
         found: set[Use] = set()
         for item in assign.targets:
@@ -283,9 +296,7 @@ class Uses:
             found |= self._target(target.elements[position].value, assign, depth)
         return found
 
-    def _reads_of_attribute(
-        self, name: str, target: cst.Attribute | None, depth: int
-    ) -> set[Use]:
+    def _reads_of_attribute(self, name: str, target: cst.Attribute | None, depth: int) -> set[Use]:
         """The uses of ``self.device`` in its class, of ``cfg.device`` wherever it is written alike."""
         found: set[Use] = set()
         for index in self.roles.program.modules.values():
@@ -333,6 +344,7 @@ def reads(roles: Roles, target: cst.CSTNode, name: str) -> Iterator[cst.Name]:
     targets = {b.node for b in owner.bindings[name]}
     binding: Binding | None = next((b for b in owner.bindings[name] if b.node is target), None)
     for node in index.named(name):
-        if node not in targets and index.scope_of(node).owner(name) is owner:
-            if binding is None or binding in roles.bindings(node):
-                yield node
+        if node in targets or index.scope_of(node).owner(name) is not owner:
+            continue
+        if binding is None or binding in roles.bindings(node):
+            yield node

@@ -19,7 +19,7 @@ from xla_transforms.naming import is_word, number_of, words
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.scopes import How, ModuleIndex, Scope, parameters
-from xla_transforms.tree import dotted, method, number_value, receiver, value_of, walk
+from xla_transforms.tree import dotted, method, number_value, value_of, walk
 
 if TYPE_CHECKING:
     from xla_transforms.context import Context
@@ -137,7 +137,11 @@ class Placing:
         first = True
         while scope is not None:
             if first or not isinstance(scope.node, cst.ClassDef):
-                found = self._declared(scope, node) or self._named(scope, node) or (self._of_self(scope, node) if first else None)
+                found = (
+                    self._declared(scope, node)
+                    or self._named(scope, node)
+                    or (self._of_self(scope, node) if first else None)
+                )
                 found = found or self._of_arguments(scope, node)
                 if found is not None:
                     return found
@@ -293,9 +297,9 @@ class Placing:
         ]
         for call in self.index.all(cst.Call):
             assert isinstance(call, cst.Call)
-            number = number_value(self._number_given(call))
-            if isinstance(number, int):
-                found.append((call, number))
+            given = number_value(self._number_given(call))
+            if isinstance(given, int):
+                found.append((call, given))
         return found
 
     def _number_given(self, call: cst.Call) -> cst.CSTNode | None:
@@ -318,7 +322,7 @@ class Placing:
 
     def _is_move(self, call: cst.Call) -> bool:
         here = self.roles.index(call) is self.index
-        return here and method(call) == "cuda" and not self.roles.path(call.func)
+        return here and is_move(self.roles, call)
 
     def guard_of(self, node: cst.CSTNode) -> tuple[cst.If, bool] | None:
         """The ``if`` whose flag lets ``node`` run on the device only, and in which way of it it stands."""
@@ -416,8 +420,8 @@ class Placing:
             free = not any(n for n in self.index.named(_NEW) if self._unbound_use(n))
             return bool(needs) and len(everywhere) > 1 and free and not self._bound_in(region)
         free = not any(self.index.within(n, region) for n in self.index.named(_NEW))
-        takes = any(p.name.value == _NEW for p in parameters(region)) if isinstance(region, cst.FunctionDef) else False
-        return len(needs) > 1 and free and not takes
+        assert isinstance(region, cst.FunctionDef)
+        return len(needs) > 1 and free and not any(p.name.value == _NEW for p in parameters(region))
 
     def _unbound_use(self, name: cst.Name) -> bool:
         owner = self.index.scope_of(name).owner(_NEW)
@@ -456,7 +460,8 @@ class Placing:
 
     def _users(self) -> set[str]:
         """The functions and classes of the module that need the device, by themselves or through others."""
-        definitions = {d.name.value: d for d in self.index.source.module.body if isinstance(d, (cst.FunctionDef, cst.ClassDef))}
+        body, kinds = self.index.source.module.body, (cst.FunctionDef, cst.ClassDef)
+        definitions = {d.name.value: d for d in body if isinstance(d, kinds)}
         inside = {n for found in self._needs.values() for n in found}
         mentions = {
             name: {x.value for x in walk(d) if isinstance(x, cst.Name)} for name, d in definitions.items()
@@ -492,10 +497,16 @@ class Placing:
                 yield from made or [loop.node]
 
 
+def is_move(roles: Roles, call: cst.Call) -> bool:
+    """Whether a call is ``x.cuda()`` of a tensor or a module."""
+    path = roles.path(call.func)
+    return method(call) == "cuda" and (not path or path.startswith("builtins."))
+
+
 def wants_device(roles: Roles, call: cst.Call) -> bool:
     """Whether a call moves something to the CUDA device without naming a variable: ``x.cuda()``."""
     name, path = method(call), roles.path(call.func)
-    if name == "cuda" and not path and receiver(call) is not None:
+    if is_move(roles, call):
         given = value_of(call, "device", 0)
         return given is None or Kind.DEVICE not in roles.kinds(given)
     if path.startswith("torch.cuda.") and path.endswith("Tensor"):
@@ -521,7 +532,9 @@ def _names_cuda(node: cst.CSTNode) -> bool:
 
 def _sequence(node: cst.CSTNode | None) -> bool:
     """Whether what a node holds runs one after the other."""
-    return isinstance(node, (cst.IndentedBlock, cst.Module, cst.SimpleStatementLine, cst.SimpleStatementSuite))
+    return isinstance(
+        node, (cst.IndentedBlock, cst.Module, cst.SimpleStatementLine, cst.SimpleStatementSuite)
+    )
 
 
 def _is_main(statement: cst.CSTNode) -> bool:

@@ -18,6 +18,7 @@ class Program:
     def __init__(self, sources: Iterable[tuple[str, Source]]) -> None:
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self.modules = {name: ModuleIndex(source, name, self._parents) for name, source in sources}
+        self._found: dict[tuple[str, ModuleIndex], ModuleIndex | None] = {}
         self._by_root = {index.source.module: index for index in self.modules.values()}
 
     def index_of(self, node: cst.CSTNode) -> ModuleIndex:
@@ -54,21 +55,42 @@ class Program:
     def definition(self, path: str, importer: ModuleIndex) -> list[Binding]:
         """What binds ``package.module.name`` (or ``.module.name``) inside the program, if it is ours."""
         module_path, _, name = path.rpartition(".")
-        module = self._find(module_path, importer)
+        module = self.module(module_path if module_path.strip(".") else path[: -len(name)], importer)
         if module is None:
             return []
         bindings = module.scopes[module.source.module].bindings.get(name, [])
         return [b for b in bindings if b.how is not How.OTHER]
 
-    def _find(self, path: str, importer: ModuleIndex) -> ModuleIndex | None:
-        if not path:
+    def module(self, path: str, importer: ModuleIndex) -> ModuleIndex | None:
+        """The module that ``package.module`` (or ``.module``) names in an importer, if it is ours.
+
+        Where the folder that Python starts from is not known, it is one around the importer; for
+        a path of several parts it may be any, if only one fits.
+        """
+        if not path or len(self.modules) == 1:
             return None
-        level = len(path) - len(path.lstrip("."))
+        key = (path, importer)
+        if key not in self._found:
+            self._found[key] = self._find(path, importer)
+        return self._found[key]
+
+    def _find(self, path: str, importer: ModuleIndex) -> ModuleIndex | None:
         wanted = path.lstrip(".")
+        level = len(path) - len(wanted)
         if level:
-            package = importer.name.split(".")[: -level or None]
-            wanted = ".".join([*package, wanted]) if wanted else ".".join(package)
-        if wanted in self.modules and self.modules[wanted] is not importer:
-            return self.modules[wanted]
+            parts = importer.name.split(".")
+            package = parts[: len(parts) - level + _is_package(importer)]
+            exact = self.modules.get(".".join([*package, *([wanted] if wanted else [])]))
+            return exact if exact is not importer else None
+        if wanted in self.modules:
+            return self.modules[wanted] if self.modules[wanted] is not importer else None
         tails = [m for n, m in self.modules.items() if n.endswith("." + wanted) and m is not importer]
-        return tails[0] if len(tails) == 1 and "." not in wanted.strip(".") else None
+        roots = {m.name[: -len(wanted)]: m for m in tails}
+        around = [root for root in roots if importer.name.startswith(root)]
+        if around:
+            return roots[max(around, key=len)]
+        return tails[0] if len(tails) == 1 and "." in wanted else None
+
+
+def _is_package(index: ModuleIndex) -> bool:
+    return index.source.path.endswith("__init__.py")

@@ -81,7 +81,7 @@ class Renderer:
             rank = -len(indent.expandtabs())
             if any(first <= s.start < last or (s.start == last and s.rank == rank) for s in filled):
                 continue
-            found.append(Site(last, last, _writes(f"{indent}pass{self.source.newline}"), 0, 0, rank=rank))
+            found.append(Site(first, first, _writes(f"{indent}pass{self.source.newline}"), 0, 0, rank=rank))
         return found
 
     def _gone(self, line: cst.CSTNode, removed: dict[cst.CSTNode, Site]) -> bool:

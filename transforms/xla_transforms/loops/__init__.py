@@ -78,7 +78,7 @@ class Loops:
     def _decide(self, loop: Loop) -> None:
         if loop.loader is None:
             return
-        if not self.roles.is_a(loop.loader, Kind.LOADER):
+        if {f.kind for f in self.roles.facts(loop.loader)} - {Kind.NONE} != {Kind.LOADER}:
             loop.reason = "not everything that may drive it is a DataLoader"
         elif loop.batches.blocker is not None:
             line = self.index.source.span(loop.batches.blocker).line
@@ -143,11 +143,23 @@ class Loops:
         return working[-1] if working else None
 
     def exits(self, loop: Loop, kind: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
-        """The ``break`` or ``continue`` statements of a loop that come behind device work."""
+        """The statements that end an iteration of a loop early, by kind, where they come behind device work."""
         first = self._first_work(loop)
-        for node in _own(loop.node):
+        for node in self._own(loop.node, within_loops=kind is cst.Return):
             if isinstance(node, kind) and self.index.source.offsets(node)[0] > first:
                 yield node
+
+    def _own(self, loop: cst.CSTNode, *, within_loops: bool) -> Iterator[cst.CSTNode]:
+        """The nodes of a loop's body: not those of functions, nor of inner (step) loops."""
+        stack = list(reversed(children(loop.body)))  # type: ignore[attr-defined]
+        while stack:
+            node = stack.pop()
+            yield node
+            if isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+                continue
+            if isinstance(node, LOOPS) and (not within_loops or self.effects.is_step_loop(node)):
+                continue
+            stack.extend(reversed(children(node)))
 
     def _first_work(self, loop: Loop) -> int:
         starts = [
@@ -160,13 +172,3 @@ class Loops:
 
 def _holds_step_loop(effects: Effects, statement: cst.CSTNode) -> bool:
     return any(isinstance(n, LOOPS) and effects.is_step_loop(n) for n in walk(statement))
-
-
-def _own(loop: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The nodes of a loop's body that are not in an inner loop or function."""
-    stack = list(reversed(children(loop.body)))  # type: ignore[attr-defined]
-    while stack:
-        node = stack.pop()
-        yield node
-        if not isinstance(node, (*LOOPS, cst.FunctionDef, cst.ClassDef, cst.Lambda)):
-            stack.extend(reversed(children(node)))

@@ -112,10 +112,16 @@ def _target_of(roles: Roles, element: cst.CSTNode) -> bool:
 
 
 def _judge_element(roles: Roles, element: cst.Element, use: BatchUse, depth: int) -> None:
-    """``images, masks = batch["image"], batch["mask"]``: go on with the target at the same place."""
+    """``images, masks = batch["image"], batch["mask"]``: go on with the target at the same place.
+
+    In ``[t.to(device) for t in (x, y)]`` go on with the comprehension's target.
+    """
     index = roles.index(element)
     sequence = index.parent(element)
     assign = index.parent(sequence) if sequence is not None else None
+    if isinstance(assign, cst.CompFor) and assign.iter is sequence:
+        _follow_comprehension(roles, assign, use, depth)
+        return
     target = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
     pairs = isinstance(sequence, cst.Tuple) and isinstance(target, cst.Tuple)
     if not pairs or len(sequence.elements) != len(target.elements):  # type: ignore[union-attr]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from xla_transforms.passes import (
+    autocast,
+    autocast_functions,
     availability,
     barrier,
     data_parallel,
@@ -33,6 +35,8 @@ PASSES: tuple[ModuleType, ...] = (
     device_guards,
     device_options,
     data_parallel,
+    autocast,
+    autocast_functions,
     steps,
     barrier,
     availability,

@@ -14,7 +14,7 @@ from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.placing import several_devices
-from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, TRUE_ON_CUDA
+from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, TRUE_ON_CUDA, numbers_gpu
 from xla_transforms.tree import walk
 
 AVAILABLE = Rule(
@@ -51,6 +51,7 @@ class Folds:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.branches = Branches(context)
+        self.decided: set[cst.CSTNode] = set()
 
     def value(self, node: cst.CSTNode) -> bool | None:
         """What a condition made of questions about CUDA's presence was; names are left to the reader."""
@@ -68,8 +69,18 @@ class Folds:
     def is_atom(self, node: cst.CSTNode) -> bool:
         roles = self.context.roles
         if isinstance(node, cst.Comparison):
-            return isinstance(node.left, cst.Call) and roles.path(node.left.func) in COUNTS
+            counts = isinstance(node.left, cst.Call) and roles.path(node.left.func) in COUNTS
+            return counts or (numbers_gpu(roles, node) and self._moves_inside(node))
         return isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
+
+    def _moves_inside(self, node: cst.CSTNode) -> bool:
+        """Whether moves or choices of a device hang on a condition (or only a message does)."""
+        guard = next((a for a in self.context.index.ancestors(node) if isinstance(a, cst.If)), None)
+        if guard is None or not self.context.index.within(node, guard.test):
+            return False
+        ways = [guard.body, *([guard.orelse] if guard.orelse is not None else [])]
+        attributes = (n for way in ways for n in walk(way) if isinstance(n, cst.Attribute))
+        return any(n.attr.value in ("cuda", "to", "DataParallel") for n in attributes)
 
     def is_root(self, node: cst.BaseExpression) -> bool:
         """Whether a node is a whole condition that asks for CUDA's presence."""
@@ -121,16 +132,24 @@ class Folds:
     def _decide(self, node: cst.BaseExpression, value: bool) -> None:
         parent = self.context.index.parent(node)
         if isinstance(parent, cst.If) and parent.test is node:
-            self.branches.decide(AVAILABLE, parent, value)
+            self._branch(self.branches.head(parent))
         elif isinstance(parent, cst.IfExp) and parent.test is node:
             self._choose(parent, value)
-        elif isinstance(parent, cst.Assert) and parent.test is node and value:
-            self._remove(parent)
-        elif isinstance(parent, cst.Expr):
+        elif isinstance(parent, cst.Expr) or (isinstance(parent, cst.Assert) and value):
             self._remove(parent)
         elif not self._shown(parent):
             change = self.context.plan.change(AVAILABLE, node, "CUDA was there, and XLA is")
             change.replace(node, str(value))
+
+    def _branch(self, head: cst.If) -> None:
+        if head not in self.decided and not self.context.plan.taken(head):
+            self.decided.add(head)
+            self.branches.decide(AVAILABLE, head, self._verdict)
+
+    def _verdict(self, test: cst.CSTNode) -> bool | None:
+        """What a branch's condition was, where it asks for CUDA."""
+        asks = any(self._asks_for_cuda(n) for n in walk(test))
+        return self.value(test) if asks else None
 
     def _choose(self, node: cst.IfExp, value: bool) -> None:
         if not self.context.plan.free(node):
@@ -159,7 +178,6 @@ def _empty_guards(context: Context, folds: Folds) -> None:
     branches = folds.branches
     for guard in reversed(list(context.index.all(cst.If))):
         assert isinstance(guard, cst.If)
-        above = context.index.parent(guard)
-        cut = isinstance(above, cst.If) and folds.value(above.test) is not None
-        if branches.pointless(guard) and not context.plan.taken(guard) and not cut:
+        open_ = not context.plan.taken(guard) and branches.head(guard) not in folds.decided
+        if open_ and branches.pointless(guard):
             branches.drop(context.plan.change(EMPTY, guard, "nothing is left to guard"), guard)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule
 from xla_transforms.loops import Loop
 from xla_transforms.plan import Planned
 
@@ -28,20 +28,13 @@ EXIT = Rule(
     "A device loader runs a step when the next batch is asked for; after a break nobody asks, so the last "
     "step and its step closures would still be pending.",
 )
-NO_PLACE = Rule(
-    "XLA603",
-    "barrier-not-placed",
-    "A loop needs a barrier that the tool could not place.",
-    "The loop's body stands on the line of its header; there is no line to add.",
-    Severity.ERROR,
-)
 REDUNDANT = Rule(
-    "XLA604",
+    "XLA603",
     "barrier-redundant",
     "An iteration has a barrier of its own, so its loader is not wrapped.",
     "synchronize() became a waiting barrier; a device loader would add a second one (pytorch/xla#3119).",
 )
-RULES = (BARRIER, EXIT, NO_PLACE, REDUNDANT)
+RULES = (BARRIER, EXIT, REDUNDANT)
 
 
 def run(context: Context) -> None:
@@ -58,12 +51,13 @@ def run(context: Context) -> None:
 
 def _place(context: Context, loop: Loop) -> None:
     anchor = context.loops.barrier_after(loop)
-    if anchor is not None and not isinstance(loop.node.body, cst.IndentedBlock):
-        context.plan.report(NO_PLACE, loop.node, "put the loop's body on lines of its own")
-        return
     if anchor is not None:
         change = context.plan.change(BARRIER, loop.node, "one barrier ends each iteration's device work")
-        change.after(anchor, change.spell(context.target.sync))
+        sync = change.spell(context.target.sync)
+        if isinstance(loop.node.body, cst.IndentedBlock):
+            change.after(anchor, sync)
+        else:
+            change.wrap(anchor, "{0}; " + sync)
     _before_exits(context, loop, anchor)
 
 

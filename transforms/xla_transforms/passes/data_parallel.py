@@ -27,7 +27,14 @@ MODULE = Rule(
 )
 RULES = (WRAPPER, MODULE)
 
-_PATHS = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel"})
+_PATHS = frozenset(
+    {
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+        "torch.nn.parallel.data_parallel.DataParallel",
+    }
+)
+_FUNCTIONS = frozenset({"torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel"})
 _MESSAGE = (
     "DataParallel split each batch over all GPUs; one XLA device takes the whole batch. With "
     "torch_xla.launch on W devices each replica needs 1/W of it for the same global batch"
@@ -44,19 +51,29 @@ def run(context: Context) -> None:
         inner = value_of(call, "module", 0)
         if context.roles.path(call.func) in _PATHS and inner is not None and context.plan.free(call):
             wrapped += _unwrap(context, call, inner)
+        elif context.roles.path(call.func) in _FUNCTIONS and context.plan.free(call):
+            _function(context, call)
     if wrapped:
         for node in list(context.index.all(cst.Attribute)):
             if isinstance(node, cst.Attribute) and node.attr.value == "module":
                 _module(context, node, wrapped)
 
 
+def _function(context: Context, call: cst.Call) -> None:
+    """``data_parallel(module, inputs, ids)`` is ``module(inputs)`` on one device."""
+    module, inputs = value_of(call, "module", 0), value_of(call, "inputs", 1)
+    if module is None or inputs is None or value_of(call, "module_kwargs", 5) is not None:
+        return
+    change = context.plan.change(WRAPPER, call, "one process computes on one XLA device")
+    change.replace(call, "{0}(*{1})" if isinstance(inputs, cst.Tuple) else "{0}({1})", module, inputs)
+
+
 def _unwrap(context: Context, call: cst.Call, inner: cst.BaseExpression) -> list[cst.BaseExpression]:
     """Take a wrapper away; gives what held it."""
     assign = _assignment(context, call)
-    targets = [t.target for t in assign.targets] if assign is not None else []
-    if not context.roles.dead(call):
-        advice = "check batch size and learning rate, and the keys of older checkpoints"
-        context.plan.report(WRAPPER, call, _MESSAGE + _KEYS, advice)
+    targets: list[cst.BaseExpression] = [t.target for t in assign.targets] if assign is not None else []
+    advice = "check batch size and learning rate, and the keys of older checkpoints"
+    context.plan.report(WRAPPER, call, _MESSAGE + _KEYS, advice)
     change = context.plan.change(WRAPPER, call, "one process computes on one XLA device")
     if assign is not None and assign.value is call and len(targets) == 1 and same(targets[0], inner):
         change.remove(assign)
@@ -81,8 +98,8 @@ def _module(context: Context, node: cst.Attribute, wrapped: list[cst.BaseExpress
         return
     choice = context.index.parent(node)
     change = context.plan.change(MODULE, node, "the model is no longer wrapped")
-    if isinstance(choice, cst.IfExp) and choice.body is node and _asks_for_wrapper(context, choice.test, base):
-        if same(choice.orelse, base):
+    if isinstance(choice, cst.IfExp) and choice.body is node and same(choice.orelse, base):
+        if _asks_for_wrapper(context, choice.test, base):
             change.replace(choice, "{0}", choice.orelse)
             return
     change.replace(node, "{0}", base)
@@ -95,9 +112,7 @@ def _alike(context: Context, base: cst.BaseExpression, holder: cst.BaseExpressio
     return bool(name) and name == dotted(holder).split(".")[-1]
 
 
-def _asks_for_wrapper(
-    context: Context, test: cst.BaseExpression, base: cst.BaseExpression
-) -> bool:
+def _asks_for_wrapper(context: Context, test: cst.BaseExpression, base: cst.BaseExpression) -> bool:
     """``hasattr(model, "module")`` or ``isinstance(model, nn.DataParallel)``."""
     if not isinstance(test, cst.Call) or len(test.args) != 2 or not same(test.args[0].value, base):
         return False

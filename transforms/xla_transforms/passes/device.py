@@ -54,6 +54,9 @@ RULES = (NAME, WORD, VARIABLE, LEFT, SEVERAL, OUTSIDE)
 
 _CONSTRUCTOR = "torch.device"
 _ACCELERATOR = "torch.accelerator.current_accelerator"
+_SHOWS = frozenset(
+    f"builtins.{name}" for name in ("print", "repr", "len", "format", "ValueError", "RuntimeError")
+)
 
 
 def run(context: Context) -> None:
@@ -82,7 +85,7 @@ def run(context: Context) -> None:
 def _constructor(context: Context, call: cst.Call) -> None:
     """``torch.device(...)`` as a whole, a choice inside it as a choice between two devices."""
     given = value_of(call, "type", 0) or value_of(call, "device", 0)
-    if given is None or has_star(call) or context.roles.dead(call):
+    if given is None or has_star(call) or context.roles.dead(call) or _compared(context, call):
         return
     change = context.plan.change(NAME, call, "the CUDA device becomes the XLA device")
     parts: list[cst.CSTNode | str] = [change.spell(context.target.device), call.func]
@@ -101,9 +104,7 @@ def _alone(context: Context, node: cst.CSTNode) -> bool:
     return isinstance(context.index.parent(node), (cst.Assign, cst.Return, cst.Arg, cst.AnnAssign))
 
 
-def _choice(
-    context: Context, node: cst.BaseExpression, parts: list[cst.CSTNode | str]
-) -> str | None:
+def _choice(context: Context, node: cst.BaseExpression, parts: list[cst.CSTNode | str]) -> str | None:
     """A template for the device that an argument of ``torch.device`` names; ``None`` to leave it."""
     if is_word(node) or context.roles.kinds(node) == {Kind.NUMBER}:
         return "{0}"
@@ -135,28 +136,34 @@ def _report_outside(context: Context, call: cst.Call, given: cst.BaseExpression)
 
 
 def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
+    """Write a bare name of the device anew, by what is done with it."""
     found = uses.of(word)
-    parent = context.index.parent(word)
-    if not found or found & {Use.OTHER, Use.OPTION} or isinstance(parent, (cst.ComparisonTarget, cst.Comparison)):
+    if found & {Use.OTHER, Use.OPTION} or _compared(context, word) or _shown(context, word):
         return
-    if found == {Use.EITHER} and isinstance(parent, (cst.Arg, cst.Expr)):
-        if not isinstance(parent, cst.Arg) or context.index.source.code(parent).startswith("{"):
-            return
-    if Use.PLACE not in found and Use.TEXT not in found and Use.UNKNOWN in found:
-        if not _shown(context, word):
-            advice = 'write "xla" or torch_xla.device() if it chooses a device'
-            context.plan.report(LEFT, word, "it is not known what becomes of this name", advice)
-        return
-    if found == {Use.EITHER} and _shown(context, word):
+    if Use.UNKNOWN in found and not found & {Use.PLACE, Use.TEXT}:
+        advice = 'write "xla" or torch_xla.device() if it chooses a device'
+        context.plan.report(LEFT, word, "it is not known what becomes of this name", advice)
         return
     change = context.plan.change(WORD, word, "the CUDA device becomes the XLA device")
-    kind = context.target.device_type
-    if Use.TEXT not in found and Use.PLACE in found and _handed_on(context, parent):
+    if found == {Use.LOADED}:
+        change.replace(word, _quoted(context, word, "cpu"))
+    elif Use.TEXT not in found and Use.PLACE in found and _handed_on(context, word):
         change.replace(word, device_here(context, word, change))
-    elif Use.TEXT not in found and Use.UNKNOWN not in found and _only_cuda(context, word):
+    elif not found & {Use.TEXT, Use.UNKNOWN} and _only_cuda(context, word):
         change.replace(word, change.spell(context.target.device))
     else:
-        change.replace(word, f'{_quote(context, word)}{kind}{_quote(context, word)}')
+        change.replace(word, _quoted(context, word, context.target.device_type))
+
+
+def _compared(context: Context, word: cst.BaseExpression) -> bool:
+    return isinstance(context.index.parent(word), (cst.ComparisonTarget, cst.Comparison, cst.Expr))
+
+
+def _quoted(context: Context, word: cst.BaseExpression, text: str) -> str:
+    """A text in the quotes of the word itself, so that the file's style stays."""
+    code = context.index.source.code(word).lstrip("fFrRbBuU")
+    quote = "'" if code.startswith("'") else '"'
+    return f"{quote}{text}{quote}"
 
 
 def _in_constructor(context: Context, word: cst.BaseExpression) -> bool:
@@ -167,26 +174,26 @@ def _in_constructor(context: Context, word: cst.BaseExpression) -> bool:
     )
 
 
-def _handed_on(context: Context, parent: cst.CSTNode | None) -> bool:
-    """Whether a word is an argument of a call that uses it at once (``dict(device="cuda")`` keeps it)."""
+def _callee(context: Context, word: cst.BaseExpression) -> tuple[cst.Call | None, str]:
+    """The call that takes a word as its argument, and the dotted path of what it calls."""
+    parent = context.index.parent(word)
     call = context.index.parent(parent) if isinstance(parent, cst.Arg) else None
-    if not isinstance(call, cst.Call):
-        return False
-    return context.roles.path(call.func) not in KEEPERS
+    return (call, context.roles.path(call.func)) if isinstance(call, cst.Call) else (None, "")
 
 
-def _quote(context: Context, word: cst.BaseExpression) -> str:
-    """The quotes of the word itself, so that the file's style stays."""
-    text = context.index.source.code(word).lstrip("fFrRbBuU")
-    return "'" if text.startswith("'") else '"'
+def _handed_on(context: Context, word: cst.BaseExpression) -> bool:
+    """Whether a word is an argument of a call that uses it at once (``dict(device="cuda")`` keeps it)."""
+    call, path = _callee(context, word)
+    return call is not None and path not in KEEPERS
 
 
 def _shown(context: Context, word: cst.BaseExpression) -> bool:
     """Whether a word is only shown to the reader, or asked of torch.cuda itself."""
-    parent = context.index.parent(word)
-    call = context.index.parent(parent) if isinstance(parent, cst.Arg) else None
-    path = context.roles.path(call.func) if isinstance(call, cst.Call) else ""
-    return path.startswith(("builtins.", "logging.", "torch.cuda.")) or path.endswith((".info", ".debug"))
+    path = _callee(context, word)[1]
+    if path in KEEPERS:
+        return False
+    shown = path.startswith(("logging.", "torch.cuda.", "torch.backends.")) or path in _SHOWS
+    return shown or path.endswith((".info", ".debug", ".warning"))
 
 
 def _only_cuda(context: Context, word: cst.BaseExpression) -> bool:
@@ -198,7 +205,9 @@ def _only_cuda(context: Context, word: cst.BaseExpression) -> bool:
         return False
     if context.roles.places(statement.value) != {"cuda"} or _in_class(context, statement):
         return False
-    targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else [statement.target]
+    targets = (
+        [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else [statement.target]
+    )
     return all(_holds_only_cuda(context, target) for target in targets)
 
 

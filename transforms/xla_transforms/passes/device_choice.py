@@ -36,7 +36,9 @@ NOT_MOVED = Rule(
 )
 RULES = (SET_DEVICE, DEFAULT, NOT_MOVED)
 
-_SETTERS = frozenset({"torch.cuda.set_device", "torch.accelerator.set_device_index", "torch.accelerator.set_device_idx"})
+_SETTERS = frozenset(
+    {"torch.cuda.set_device", "torch.accelerator.set_device_index", "torch.accelerator.set_device_idx"}
+)
 _CONTEXTS = frozenset({"torch.cuda.device", "torch.cuda.device_of", "torch.accelerator.device_index"})
 _DTYPES = {"HalfTensor": "float16", "DoubleTensor": "float64", "BFloat16Tensor": "bfloat16"}
 

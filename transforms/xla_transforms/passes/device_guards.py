@@ -44,8 +44,10 @@ def run(context: Context) -> None:
         return
     for node in list(context.index.all(cst.Attribute)):
         assert isinstance(node, cst.Attribute)
-        if node.attr.value == "is_cuda" and context.plan.free(node) and not context.roles.path(node):
-            change = context.plan.change(IS_CUDA, node, "what was true of CUDA tensors is true of XLA tensors")
+        if node.attr.value == "is_cuda" and context.plan.free(node):
+            change = context.plan.change(
+                IS_CUDA, node, "what was true of CUDA tensors is true of XLA tensors"
+            )
             change.replace(node.attr, "is_xla")
     for comparison in list(context.index.all(cst.Comparison)):
         assert isinstance(comparison, cst.Comparison)
@@ -65,7 +67,7 @@ def _comparison(context: Context, node: cst.Comparison) -> None:
         for word, other in ((right, node.left), (node.left, right)):
             if is_word(word):
                 _rename(context, word, other)
-            elif _is_cuda_device(context, word) and not context.roles.path(other):
+            elif _is_cuda_device(context, word):
                 _type_of(context, node, other, operator)
     elif isinstance(operator, (cst.In, cst.NotIn)):
         if is_word(node.left):
@@ -117,11 +119,14 @@ def _is_device(context: Context, node: cst.BaseExpression) -> bool:
         base = receiver(node.value)
         return base is not None and _is_device(context, base)
     if isinstance(node, cst.Attribute) and node.attr.value == "type":
-        return _is_device(context, node.value) or not context.roles.path(node)
+        return _is_device(context, node.value) or not context.roles.path(node).startswith("torch.")
     kinds = context.roles.kinds(node)
     if Kind.DEVICE in kinds or "cuda" in context.roles.places(node) or Kind.OPTION in kinds:
         return not kinds & {Kind.NUMBER, Kind.BOOLEAN}
-    return not kinds & {Kind.MODEL, Kind.TENSOR, Kind.MAPPING} and "device" in dotted(node).split(".")[-1].lower()
+    return (
+        not kinds & {Kind.MODEL, Kind.TENSOR, Kind.MAPPING}
+        and "device" in dotted(node).split(".")[-1].lower()
+    )
 
 
 def normalises(context: Context, call: cst.Call) -> bool:

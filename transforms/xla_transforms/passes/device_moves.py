@@ -10,7 +10,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.placing import device_here, several_devices
+from xla_transforms.placing import device_here, is_move, several_devices
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
 from xla_transforms.tree import argument, has_star, method, receiver, value_of
@@ -39,7 +39,7 @@ def run(context: Context) -> None:
             continue
         if context.loops.needless(call):
             continue
-        if method(call) == "cuda" and not context.roles.path(call.func):
+        if is_move(context.roles, call):
             _move(context, call)
         else:
             _by_number(context, call)
@@ -71,14 +71,18 @@ def _destination(context: Context, call: cst.Call, change: Planned) -> cst.CSTNo
 def _becomes_word(context: Context, given: cst.BaseExpression) -> bool:
     """Whether a variable holds a device's name, which the move renames where it is given."""
     kinds = context.roles.kinds(given)
-    return isinstance(given, (cst.Name, cst.Attribute)) and kinds <= {Kind.STRING, Kind.OPTION} and bool(kinds)
+    return (
+        isinstance(given, (cst.Name, cst.Attribute)) and kinds <= {Kind.STRING, Kind.OPTION} and bool(kinds)
+    )
 
 
 def _by_number(context: Context, call: cst.Call) -> None:
     path = context.roles.path(call.func)
-    if method(call) == "to" and not path:
+    if method(call) == "to" and not path.startswith("torch."):
         arg = argument(call, "device", 0)
-    elif path.startswith("torch.") and not path.startswith(("torch.device", "torch.cuda.", "torch.accelerator.")):
+    elif path.startswith("torch.") and not path.startswith(
+        ("torch.device", "torch.cuda.", "torch.accelerator.")
+    ):
         arg = argument(call, "device")
     else:
         return

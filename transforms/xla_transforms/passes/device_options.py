@@ -55,9 +55,7 @@ def _reads(context: Context, name: str) -> list[cst.Attribute]:
     return found
 
 
-def _names_device(
-    context: Context, add: cst.Call, name: str, reads: list[cst.Attribute]
-) -> bool:
+def _names_device(context: Context, add: cst.Call, name: str, reads: list[cst.Attribute]) -> bool:
     """Whether an option's value is a device's name: by its default and choices, and by its uses."""
     given = context.roles.path(value_of(add, "type")).removeprefix("builtins.")
     if given not in ("", "str", "torch.device") or value_of(add, "action") is not None:
@@ -105,7 +103,9 @@ def _lines(context: Context, add: cst.Call, option: str) -> tuple[str, str]:
     if context.roles.path(value_of(add, "type")) == "torch.device":
         return f'if {option}.type == "cuda":', f'{indent}{option} = torch.device("{kind}")'
     default = value_of(add, "default")
-    required = string_value(value_of(add, "required")) or getattr(value_of(add, "required"), "value", "") == "True"
+    required = (
+        string_value(value_of(add, "required")) or getattr(value_of(add, "required"), "value", "") == "True"
+    )
     positional = not any((string_value(a.value) or "").startswith("-") for a in add.args if a.keyword is None)
     never_none = required or positional or (default is not None and getattr(default, "value", "") != "None")
     test = f'{option}.startswith("cuda")'
@@ -137,7 +137,7 @@ def _holders(context: Context, call: cst.CSTNode, depth: int) -> list[tuple[cst.
     index = context.roles.index(call)
     parent = index.parent(call)
     if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
-        target = parent.targets[0].target
+        target: cst.BaseExpression = parent.targets[0].target
         if isinstance(target, cst.Tuple) and method(call) == "parse_known_args" and target.elements:
             target = target.elements[0].value
         line = index.statement_of(parent)

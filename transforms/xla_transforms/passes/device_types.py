@@ -146,7 +146,9 @@ class Alias:
             self._as_one_type(names.pop(), uses)
         else:
             message = "tensors of several types are made under one name"
-            self.context.plan.report(TYPE_LEFT, self.assign.value, message, "use a dtype and a device instead")
+            self.context.plan.report(
+                TYPE_LEFT, self.assign.value, message, "use a dtype and a device instead"
+            )
 
     def _uses(self) -> list[cst.Call] | None:
         """The calls that make a tensor of the type or cast to it; ``None`` where it goes elsewhere."""
@@ -172,7 +174,9 @@ class Alias:
     def _as_one_type(self, name: str, uses: list[cst.Call]) -> None:
         """One type on the host; its choice of a place becomes a device variable."""
         self._choose_device()
-        change = self.context.plan.change(MADE, self.assign, "the type is the host's; what is made of it is moved")
+        change = self.context.plan.change(
+            MADE, self.assign, "the type is the host's; what is made of it is moved"
+        )
         change.replace(self.assign.value, f"torch.{name}")
         for call in uses:
             if method(call) == "type":
@@ -196,7 +200,9 @@ class Alias:
         taken = self.context.placing.visible(self.assign) or index.named("device")
         if taken or statement is None:
             return
-        change = self.context.plan.change(MADE, self.assign, "the choice of a type was the choice of a device")
+        change = self.context.plan.change(
+            MADE, self.assign, "the choice of a type was the choice of a device"
+        )
         ways = [change.spell(self.context.target.device), 'torch.device("cpu")']
         first, second = ways if value.body in self.types else reversed(ways)
         change.before(statement, f"device = {first} if {index.source.code(value.test)} else {second}")

@@ -59,9 +59,9 @@ def _only_transfers(
 def _pairs(
     target: cst.BaseExpression, value: cst.BaseExpression
 ) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    if not isinstance(target, cst.Tuple):
+    if not isinstance(target, cst.Tuple) or not isinstance(value, cst.Tuple):
         return [(target, value)]
-    if not isinstance(value, cst.Tuple) or len(value.elements) != len(target.elements):
+    if len(value.elements) != len(target.elements):
         return []
     return [(t.value, v.value) for t, v in zip(target.elements, value.elements, strict=True)]
 

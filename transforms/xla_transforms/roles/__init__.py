@@ -16,7 +16,7 @@ from xla_transforms.program import Program
 from xla_transforms.roles import evaluate, fold, structure, usage
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind
 from xla_transforms.roles.flow import reaching
-from xla_transforms.scopes import Binding, ModuleIndex
+from xla_transforms.scopes import Binding, How, ModuleIndex
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
 
@@ -76,6 +76,21 @@ class Roles:
             return ""
         names = of_kind(self.facts(node), Kind.NAME)
         return next(iter(names)).detail if len(names) == 1 else ""
+
+    def spelled(self, node: cst.CSTNode) -> frozenset[str]:
+        """The dotted paths that an expression spells out through imports; none for a variable.
+
+        More than one where an import is tried and another one stands in for it.
+        """
+        root = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        if not isinstance(root, cst.Name):
+            return frozenset()
+        found = self.bindings(root)
+        if not found or any(b.how is not How.IMPORT for b in found):
+            return frozenset()
+        return frozenset(f.detail for f in of_kind(self.facts(node), Kind.NAME))
 
     def bindings(self, name: cst.Name) -> list[Binding]:
         """The bindings that may reach this use of a name, those in dead branches left out."""

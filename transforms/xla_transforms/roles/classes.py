@@ -74,7 +74,7 @@ def attribute_of(roles: Roles, item: Fact, node: cst.Attribute) -> Facts:
     """What ``.attr`` of something with this one fact is."""
     attr = node.attr.value
     if item.kind is Kind.NAME:
-        return fact(Kind.NAME, f"{item.detail}.{attr}")
+        return ev.named(roles, f"{item.detail}.{attr}", node)
     if isinstance(item.node, cst.ClassDef):
         found = of_class(roles, item.node, attr)
         if known(found):

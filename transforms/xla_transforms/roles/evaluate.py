@@ -84,11 +84,17 @@ def annotation(roles: Roles, node: cst.Annotation | None) -> Facts:
 
 
 def _imported(roles: Roles, binding: Binding) -> Facts:
-    importer = roles.index(binding.node)
-    ours = roles.program.definition(binding.name, importer)
+    return named(roles, binding.name, binding.node)
+
+
+def named(roles: Roles, path: str, node: cst.CSTNode) -> Facts:
+    """What a dotted path names at a node: something of the program's own modules, or from outside."""
+    importer = roles.index(node)
+    ours = roles.program.definition(path, importer)
     if not ours:
-        return fact(Kind.NAME, binding.name)
-    with roles.guarded(binding.node) as free:
+        module = roles.program.module(path, importer)
+        return fact(Kind.NAME, module.name if module is not None else path)
+    with roles.guarded(("named", node)) as free:
         found = [bound(roles, b) for b in ours] if free else []
     return frozenset().union(*found)
 

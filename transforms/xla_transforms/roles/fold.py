@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.tree import number_value, string_value
+from xla_transforms.tree import number_value, same, string_value
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -67,6 +67,8 @@ def _boolean(roles: Roles, node: cst.BooleanOperation) -> bool | None:
 
 def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
     target = node.comparisons[0]
+    if isinstance(target.operator, (cst.Is, cst.IsNot)) and numbers_gpu(roles, node):
+        return isinstance(target.operator, cst.IsNot)
     compare = _COMPARISONS.get(type(target.operator))
     if compare is None:
         return None
@@ -82,6 +84,18 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
         equal = text.split(":")[0] == "cuda" and places == {"cuda"}
         return equal is isinstance(target.operator, cst.Equal)
     return None
+
+
+def numbers_gpu(roles: Roles, node: cst.Comparison) -> bool:
+    """Whether ``args.gpu is not None`` asks for the number of the one GPU to use instead of all.
+
+    On one device both ways compute the same; the way with a number is the one without DataParallel.
+    """
+    if len(node.comparisons) != 1 or getattr(node.comparisons[0].comparator, "value", "") != "None":
+        return False
+    moves = (*roles.program.calls.get("cuda", ()), *roles.program.calls.get("set_device", ()))
+    given = [arg.value for call in moves for arg in call.args[:1] if arg.keyword is None]
+    return any(same(node.left, value) for value in given)
 
 
 def _device_behind(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -41,4 +41,6 @@ class Target:
     trace: Spelling  # "{0}" is the name
     syncfree: frozenset[str]
     has_grad_scaler: bool
+    autocast: Spelling  # called with the device type, dtype= and the user's other arguments
     autocast_dtype: str
+    grad_scaler: Spelling  # the class of a gradient scaler, the XLA one or one to be kept disabled

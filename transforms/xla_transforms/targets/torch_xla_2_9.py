@@ -27,5 +27,7 @@ TORCH_XLA_2_9 = Target(
     trace=Spelling(XP, "{m}.Trace({0})"),
     syncfree=frozenset({"SGD", "Adam", "AdamW"}),
     has_grad_scaler=False,
-    autocast_dtype="torch.bfloat16",
+    autocast=Spelling("torch", "{m}.autocast"),
+    autocast_dtype="bfloat16",
+    grad_scaler=Spelling("torch", "{m}.amp.GradScaler"),
 )

@@ -1,0 +1,710 @@
+"""What each expression of a program is, and that unknown stays unknown."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import libcst as cst
+import pytest
+from transforms.helpers import context_of, expression
+
+from xla_transforms.program import Program
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.source import Source
+
+IMPORTS = """\
+import argparse
+import copy
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import optim
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import DataLoader, Dataset
+from torchvision import datasets, models
+from tqdm import tqdm
+"""
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.head(x)
+"""
+
+
+def kinds(code: str, text: str, number: int = -1) -> set[str]:
+    """The kinds of the ``number``-th place (the last by default) where an expression is written."""
+    context = context_of(IMPORTS + NET + dedent(code))
+    return {kind.value for kind in context.roles.kinds(expression(context, text, number))}
+
+
+def facts(code: str, text: str, number: int = -1) -> set[tuple[str, str]]:
+    context = context_of(IMPORTS + NET + dedent(code))
+    found = context.roles.facts(expression(context, text, number))
+    return {(f.kind.value, f.detail) for f in found}
+
+
+def path(code: str, text: str) -> str:
+    context = context_of(dedent(code))
+    return context.roles.path(expression(context, text, -1))
+
+
+def places(code: str, text: str = "device") -> set[str]:
+    context = context_of(IMPORTS + dedent(code))
+    return context.roles.places(expression(context, text, -1))
+
+
+def folded(condition: str, before: str = "") -> bool | None:
+    context = context_of(IMPORTS + dedent(before) + f"if {condition}:\n    pass\n")
+    statement = context.index.source.module.body[-1]
+    assert isinstance(statement, cst.If)
+    return context.roles.fold(statement.test)
+
+
+def across(files: dict[str, str], module: str, text: str, number: int = -1) -> set[str]:
+    packages = {name for name in files if any(other.startswith(f"{name}.") for other in files)}
+    paths = {name: name.replace(".", "/") + ("/__init__.py" * (name in packages) or ".py") for name in files}
+    program = Program((name, Source(dedent(code), paths[name])) for name, code in files.items())
+    roles = Roles(program)
+    source = program.modules[module].source
+    found = [
+        node
+        for nodes in program.modules[module].nodes.values()
+        for node in nodes
+        if isinstance(node, cst.BaseExpression) and source.code(node) == text
+    ]
+    return {kind.value for kind in roles.kinds(sorted(found, key=source.offsets)[number])}
+
+
+# ---- unknown stays unknown
+
+
+@pytest.mark.parametrize("name", ["model", "optimizer", "loader", "train_loader", "device", "loss", "scaler", "net"])
+def test_a_name_alone_says_nothing(name: str) -> None:
+    assert kinds(f"def f({name}):\n    return {name}\n", name) == set()
+    assert kinds(f"{name} = build()\nprint({name})\n", name) == set()
+    assert kinds(f"from somewhere import {name}\nx = {name}()\nprint(x)\n", "x") == set()
+
+
+def test_a_step_alone_makes_no_optimizer() -> None:
+    assert kinds("def f(env):\n    env.step()\n    return env\n", "env") == set()
+
+
+def test_a_function_of_the_same_name_is_not_torchs() -> None:
+    code = """
+        def DataLoader(rows):
+            return rows.open()
+        feed = DataLoader(read())
+        print(feed)
+        """
+    assert kinds(code, "feed") == set()
+
+
+def test_a_local_class_that_shadows() -> None:
+    code = """
+        class optim:
+            class SGD: ...
+        opt = optim.SGD(1)
+        print(opt)
+        """
+    assert "optimizer" not in kinds(code, "opt")
+
+
+def test_a_name_bound_both_ways_is_both() -> None:
+    code = """
+        x = DataLoader(data) if flag else [1]
+        print(x)
+        """
+    assert kinds(code, "x") == {"loader", "sequence"}
+
+
+def test_recursion_ends() -> None:
+    code = """
+        def f(x):
+            return f(x)
+        def g(x):
+            return h(x)
+        def h(x):
+            return g(x)
+        a = f(1)
+        b = g(2)
+        c = c
+        print(a, b, c)
+        """
+    assert kinds(code, "a") == set()
+    assert kinds(code, "b") == set()
+
+
+# ---- by the catalog
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("torch.device('cuda')", "device"), ("Net()", "model"), ("nn.Linear(2, 2)", "model"),
+        ("nn.Sequential(Net())", "model"), ("models.resnet18()", "model"), ("nn.CrossEntropyLoss()", "model"),
+        ("nn.DataParallel(Net())", "model"), ("torch.compile(Net())", "model"), ("copy.deepcopy(Net())", "model"),
+        ("Net().cuda()", "model"), ("Net().to('cuda').train()", "model"),
+        ("optim.SGD(p, lr=1)", "optimizer"), ("torch.optim.AdamW(p)", "optimizer"),
+        ("StepLR(o, 1)", "scheduler"), ("optim.lr_scheduler.OneCycleLR(o)", "scheduler"),
+        ("torch.cuda.amp.GradScaler()", "scaler"), ("torch.amp.GradScaler('cuda')", "scaler"),
+        ("DataLoader(d)", "loader"), ("torch.utils.data.DataLoader(d)", "loader"),
+        ("datasets.MNIST('.')", "dataset"), ("torch.utils.data.TensorDataset(a)", "dataset"),
+        ("torch.utils.data.RandomSampler(d)", "sampler"), ("torch.zeros(2)", "tensor"),
+        ("F.cross_entropy(a, b)", "tensor"), ("Net()(x)", "tensor"), ("torch.load('x')", "state"),
+        ("Net().state_dict()", "state"), ("argparse.ArgumentParser()", "parser"),
+        ("argparse.ArgumentParser().parse_args()", "arguments"), ("torch.cuda.Event()", "event"),
+        ("torch.cuda.Stream()", "stream"), ("Net().parameters()", "parameters"), ("len(d)", "number"),
+        ("torch.zeros(2).item()", "number"), ("torch.cuda.is_available()", "boolean"),
+        ("torch.zeros(2) > 1", "tensor"), ("torch.zeros(2) * 3", "tensor"), ("-torch.zeros(2)", "tensor"),
+        ("torch.zeros(2)[0]", "tensor"), ("torch.zeros(2) is None", "boolean"), ("not x", "boolean"),
+        ("iter(DataLoader(d))", "iterator"), ("f'cuda:{i}'", "string"), ("lambda: 1", "function"),
+        ("next(iter(DataLoader(d)))", "tensor"), ("DataLoader(d).dataset", "dataset"),
+        ("sum(torch.zeros(2))", "tensor"), ("float(torch.zeros(1))", "number"),
+    ],
+)  # fmt: skip
+def test_what_calls_give(made: str, kind: str) -> None:
+    assert kinds(f"x = {made}\nprint(x)\n", "x") == {kind}
+
+
+def test_import_paths_resolve() -> None:
+    assert path("import torch.cuda.amp as a\na.autocast\n", "a.autocast") == "torch.cuda.amp.autocast"
+    assert path("from torch.cuda import amp\namp.autocast\n", "amp.autocast") == "torch.cuda.amp.autocast"
+    assert path("import torch\nc = torch.cuda\nc.is_available\n", "c.is_available") == "torch.cuda.is_available"
+    assert path("def f():\n    import torch\n    torch.cuda\n", "torch.cuda") == "torch.cuda"
+    assert path("torch = load()\ntorch.cuda\n", "torch.cuda") == ""
+    assert path("x.cuda\n", "x.cuda") == "builtins.x.cuda"
+
+
+# ---- through assignments
+
+
+def test_tuple_unpacking() -> None:
+    code = """
+        net, (opt, feed) = Net(), (optim.SGD(p), DataLoader(d))
+        print(net, opt, feed)
+        """
+    assert kinds(code, "net") == {"model"}
+    assert kinds(code, "opt") == {"optimizer"}
+    assert kinds(code, "feed") == {"loader"}
+
+
+def test_chained_assignment_walrus_and_annotation() -> None:
+    assert kinds("a = b = Net()\nprint(a, b)\n", "b") == {"model"}
+    assert kinds("if (net := Net()): print(net)\n", "net") == {"model"}
+    assert kinds("net: nn.Module = build()\nprint(net)\n", "net") == {"model"}
+
+
+def test_a_later_value_counts_later() -> None:
+    code = """
+        x = Net()
+        print(x)
+        x = DataLoader(d)
+        print(x)
+        """
+    assert kinds(code, "x", -3) == {"model"}
+    assert kinds(code, "x") == {"loader"}
+
+
+def test_none_at_first_says_nothing() -> None:
+    assert kinds("scaler = None\nif amp:\n    scaler = torch.amp.GradScaler()\nprint(scaler)\n", "scaler") == {"scaler"}
+
+
+# ---- through functions
+
+
+def test_parameters_by_their_calls() -> None:
+    code = """
+        def train(net, opt, *, feed):
+            print(net, opt, feed)
+        train(Net(), optim.SGD(p), feed=DataLoader(d))
+        """
+    assert kinds(code, "net") == {"model"}
+    assert kinds(code, "opt") == {"optimizer"}
+    assert kinds(code, "feed", -2) == {"loader"}
+
+
+def test_parameters_by_annotation_and_default() -> None:
+    code = """
+        def f(a: nn.Module, b: torch.optim.Optimizer, c=Net(), d: "torch.Tensor" = None):
+            print(a, b, c, d)
+        """
+    assert [kinds(code, n) for n in "abcd"] == [{"model"}, {"optimizer"}, {"model"}, {"tensor"}]
+
+
+def test_a_star_in_the_call_leaves_it_open() -> None:
+    assert kinds("def f(a):\n    print(a)\nf(*things)\n", "a") == set()
+
+
+def test_returns() -> None:
+    code = """
+        def build():
+            net = Net()
+            return net, optim.SGD(net.parameters())
+        net, opt = build()
+        print(net, opt)
+        """
+    assert kinds(code, "net") == {"model"}
+    assert kinds(code, "opt") == {"optimizer"}
+
+
+def test_returns_of_both_ways() -> None:
+    code = """
+        def build(fast):
+            if fast:
+                return DataLoader(d)
+            return [1, 2]
+        x = build(True)
+        print(x)
+        """
+    assert kinds(code, "x") == {"loader", "sequence"}
+
+
+def test_a_generator_gives_what_it_yields() -> None:
+    code = """
+        def batches(feed):
+            for x, y in feed:
+                yield x.cuda(), y.cuda()
+        for x, y in batches(DataLoader(d)):
+            print(x)
+        """
+    assert kinds(code, "x") == {"tensor"}
+
+
+def test_through_two_functions() -> None:
+    code = """
+        def inner(opt):
+            print(opt)
+        def outer(o):
+            inner(o)
+        outer(optim.Adam(p))
+        """
+    assert kinds(code, "opt") == {"optimizer"}
+
+
+def test_recursive_parameters_keep_what_comes_from_outside() -> None:
+    code = """
+        def f(net, n):
+            print(net)
+            if n:
+                f(net, n - 1)
+        f(Net(), 3)
+        """
+    assert kinds(code, "net", 1) == {"model"}
+
+
+# ---- through classes
+
+TRAINER = """
+    class Trainer:
+        def __init__(self, net, lr):
+            self.net = net.cuda()
+            self.opt = optim.SGD(self.net.parameters(), lr)
+            self.loaders = {"train": DataLoader(a), "val": DataLoader(b)}
+            self.rows = None
+
+        @property
+        def loader(self):
+            return self.loaders["train"]
+
+        @staticmethod
+        def build(x):
+            return x
+
+        def fit(self):
+            self.opt.step()
+            for x, y in self.loader:
+                print(x, self.net, self.opt, self.loaders["val"], self.rows, self.build(Net()))
+
+    trainer = Trainer(Net(), 1)
+    print(trainer.opt, trainer.net)
+    """
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("self.net", "model"), ("self.opt", "optimizer"), ("self.loader", "loader"), ("x", "tensor"),
+        ('self.loaders["val"]', "loader"), ("trainer.opt", "optimizer"), ("trainer.net", "model"),
+        ("self.build(Net())", "model"),
+    ],
+)  # fmt: skip
+def test_attributes_of_self(text: str, kind: str) -> None:
+    assert kinds(TRAINER, text) == {kind}
+
+
+def test_attributes_set_to_nothing_are_not_known() -> None:
+    assert kinds(TRAINER, "self.rows") == set()
+
+
+def test_attributes_of_another_class_do_not_count() -> None:
+    code = """
+        class A:
+            def __init__(self):
+                self.x = Net()
+        class B:
+            def f(self):
+                return self.x
+        """
+    assert kinds(code, "self.x") == set()
+
+
+def test_inherited_attributes_and_methods() -> None:
+    code = """
+        class Base:
+            def __init__(self):
+                self.opt = optim.SGD(p)
+            def make(self):
+                return DataLoader(d)
+        class Mine(Base):
+            def fit(self):
+                print(self.opt, self.make())
+        """
+    assert kinds(code, "self.opt") == {"optimizer"}
+    assert kinds(code, "self.make()") == {"loader"}
+
+
+def test_subclasses_of_torchs_classes() -> None:
+    code = """
+        class Sub(Net): ...
+        class Rows(Dataset): ...
+        class Feed(DataLoader): ...
+        class Lazy(torch.utils.data.IterableDataset): ...
+        a, b, c, d = Sub(), Rows(), Feed(), Lazy()
+        print(a, b, c, d)
+        """
+    assert kinds(code, "a") == {"model"}
+    assert "dataset" in kinds(code, "b")
+    assert "loader" in kinds(code, "c")
+    assert "dataset" in kinds(code, "d")
+
+
+def test_dataclass_fields_by_annotation_and_by_call() -> None:
+    code = """
+        @dataclass
+        class Parts:
+            net: nn.Module
+            feed: object
+        parts = Parts(net=Net(), feed=DataLoader(d))
+        print(parts.net, parts.feed)
+        """
+    assert kinds(code, "parts.net") == {"model"}
+    assert kinds(code, "parts.feed") == {"loader"}
+
+
+# ---- through containers
+
+
+def test_a_dictionary_of_loaders() -> None:
+    code = """
+        loaders = {"train": DataLoader(a), "val": DataLoader(b)}
+        for phase in ["train", "val"]:
+            for x, y in loaders[phase]:
+                print(x)
+        for name, feed in loaders.items():
+            print(feed)
+        """
+    assert kinds(code, "loaders[phase]") == {"loader"}
+    assert facts(code, "x") == {("tensor", "batch")}
+    assert kinds(code, "feed") == {"loader"}
+
+
+def test_a_dictionary_made_by_comprehension_or_call() -> None:
+    assert kinds("l = {p: DataLoader(d) for p in ps}\nprint(l[q])\n", "l[q]") == {"loader"}
+    assert kinds("l = dict(a=DataLoader(d))\nprint(l['a'])\n", "l['a']") == {"loader"}
+
+
+def test_keys_that_differ_do_not_mix() -> None:
+    code = 'm = {"net": Net(), "opt": optim.SGD(p)}\nprint(m["net"], m["opt"], m["other"])\n'
+    assert kinds(code, 'm["net"]') == {"model"}
+    assert kinds(code, 'm["opt"]') == {"optimizer"}
+    assert kinds(code, 'm["other"]') == set()
+
+
+def test_a_list_of_optimizers() -> None:
+    code = """
+        opts = [optim.SGD(a), optim.Adam(b)]
+        for o in opts:
+            print(o)
+        print(opts[0])
+        """
+    assert kinds(code, "o") == {"optimizer"}
+    assert kinds(code, "opts[0]") == {"optimizer"}
+    assert kinds("opts = [optim.SGD(m) for m in ms]\nfor o in opts:\n    print(o)\n", "o") == {"optimizer"}
+
+
+def test_enumerate_and_zip() -> None:
+    code = """
+        for i, (o, s) in enumerate(zip([optim.SGD(a)], [StepLR(b)])):
+            print(i, o, s)
+        """
+    assert kinds(code, "i") == {"number"}
+    assert kinds(code, "o") == {"optimizer"}
+    assert kinds(code, "s") == {"scheduler"}
+
+
+def test_wrapped_loaders_still_give_batches() -> None:
+    for wrapped in ("tqdm(feed)", "enumerate(feed)", "enumerate(tqdm(feed, total=3))", "iter(feed)"):
+        target = "i, x" if wrapped.startswith("enumerate") else "x"
+        code = f"feed = DataLoader(d)\nfor {target} in {wrapped}:\n    print(x)\n"
+        assert facts(code, "x") == {("tensor", "batch")}, wrapped
+
+
+def test_a_bar_that_is_assigned_first() -> None:
+    code = """
+        bar = tqdm(DataLoader(d))
+        for x, y in bar:
+            print(y)
+        """
+    assert facts(code, "y") == {("tensor", "batch")}
+
+
+def test_a_list_that_grows_is_not_empty() -> None:
+    code = """
+        opts = []
+        opts.append(optim.SGD(a))
+        for o in opts:
+            print(o)
+        """
+    assert kinds(code, "o") in ({"optimizer"}, set())
+
+
+# ---- where tensors live
+
+
+@pytest.mark.parametrize(
+    ("made", "place"),
+    [
+        ("torch.zeros(2)", "host"), ("torch.zeros(2, device='cuda')", "device"), ("torch.zeros(2).cuda()", "device"),
+        ("torch.zeros(2, device='cpu')", "host"), ("torch.zeros(2).to('cuda')", "device"),
+        ("torch.zeros(2).cuda().cpu()", "host"), ("Net()(x)", "device"), ("Net()(x) + 1", "device"),
+        ("torch.cuda.FloatTensor(2)", "device"), ("torch.zeros(2).cuda().detach()", "device"),
+    ],
+)  # fmt: skip
+def test_where_a_tensor_lives(made: str, place: str) -> None:
+    assert facts(f"t = {made}\nprint(t)\n", "t") == {("tensor", place)}
+
+
+def test_a_batch_is_a_batch_until_it_is_moved() -> None:
+    code = """
+        for x, y in DataLoader(d):
+            print(x)
+            x = x.cuda()
+            print(x)
+        """
+    assert facts(code, "x", -4) == {("tensor", "batch")}
+    assert facts(code, "x", -2) == {("tensor", "batch")}
+    assert facts(code, "x") == {("tensor", "device")}
+
+
+# ---- options and conditions
+
+OPTIONS = """
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+parser.add_argument("--no-cuda", action="store_true")
+parser.add_argument("--lr", type=float, default=1.0)
+parser.add_argument("-b", "--batch-size", dest="size", type=int)
+args = parser.parse_args()
+"""
+
+
+def test_options() -> None:
+    assert kinds(OPTIONS + "print(args.no_cuda)\n", "args.no_cuda") == {"boolean"}
+    assert kinds(OPTIONS + "print(args.lr)\n", "args.lr") == {"number"}
+    assert kinds(OPTIONS + "print(args.size)\n", "args.size") == {"number"}
+    assert "option" in kinds(OPTIONS + "print(args.device)\n", "args.device")
+    assert kinds(OPTIONS + "print(args.other)\n", "args.other") == set()
+
+
+def test_options_inside_a_function() -> None:
+    code = OPTIONS + "def f(opt):\n    print(opt.no_cuda)\nf(args)\n"
+    assert kinds(code, "opt.no_cuda") == {"boolean"}
+
+
+def test_an_attribute_added_to_the_arguments() -> None:
+    code = OPTIONS + "args.dev = torch.device('cuda')\ndef f(args):\n    print(args.dev)\nf(args)\n"
+    assert kinds(code, "args.dev") == {"device"}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("device = torch.device('cuda')", {"cuda"}), ("device = torch.device('cuda:1')", {"cuda"}),
+        ("device = 'cuda' if torch.cuda.is_available() else 'cpu'", {"cuda"}),
+        ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", {"cuda"}),
+        ("device = torch.device('cpu')", {"cpu"}), ("device = torch.device(name)", {"?"}),
+        ("device = torch.device('cuda' if use else 'cpu')", {"cuda", "cpu"}),
+        ("device = torch.device(f'cuda:{rank}')", {"cuda"}), ("device = torch.device(0)", {"cuda"}),
+        ("device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'", {"cuda"}),
+        ("device = 'cpu'\nif flag:\n    device = 'cuda'", {"cuda", "cpu"}),
+        ("device = torch.device('cuda:' + str(n))", {"cuda"}),
+        ("device = 'mps' if torch.backends.mps.is_available() else 'cuda'", {"cuda"}),
+        ("device = torch.accelerator.current_accelerator()", {"cuda"}),
+    ],
+)  # fmt: skip
+def test_places_of_a_device(code: str, expected: set[str]) -> None:
+    assert places(code + "\nprint(device)\n") == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        ("torch.cuda.is_available()", True), ("not torch.cuda.is_available()", False),
+        ("torch.backends.mps.is_available()", False), ("torch.cuda.device_count() > 1", False),
+        ("torch.cuda.device_count() == 1", True), ("torch.cuda.device_count() >= 1", True),
+        ("torch.cuda.is_available() and flag", None), ("flag and torch.cuda.is_available()", None),
+        ("torch.cuda.is_available() or flag", True), ("flag and not torch.cuda.is_available()", False),
+        ("flag", None), ("x.is_available()", None), ("cuda.is_available()", None), ("True", True),
+        ("flag == 'cuda'", None), ("1 < 2", None),
+    ],
+)  # fmt: skip
+def test_what_cuda_decides(condition: str, value: bool | None) -> None:
+    assert folded(condition) is value
+
+
+def test_conditions_through_names_and_devices() -> None:
+    assert folded("use_cuda", "use_cuda = torch.cuda.is_available()\n") is True
+    assert folded("use_cuda", "use_cuda = torch.cuda.is_available() and not args.no_cuda\n") is None
+    assert folded("use", "use = True\nif flag:\n    use = torch.cuda.is_available()\n") is None
+    assert folded("device.type == 'cuda'", "device = torch.device('cuda')\n") is True
+    assert folded("device.type != 'cuda'", "device = torch.device('cuda:0')\n") is False
+    assert folded("device.type == 'cpu'", "device = torch.device('cuda')\n") is False
+    assert folded("device.type == 'cuda'", "device = torch.device(name)\n") is None
+    assert folded("device == 'cuda'", "device = 'cuda' if flag else 'cpu'\n") is None
+
+
+def test_a_constant_switch_stays_open_to_the_user() -> None:
+    assert folded("USE_GPU", "USE_GPU = int('1')\n") is None
+
+
+def test_dead_branches() -> None:
+    code = """
+        import torch
+        if torch.cuda.is_available():
+            a = 1
+        elif flag:
+            b = 2
+        else:
+            c = 3
+        """
+    context = context_of(code)
+    dead = [n for n in "abc" if context.roles.dead(expression(context, n))]
+    assert dead == ["b", "c"]
+
+
+# ---- evidence of use
+
+
+def test_what_is_done_with_an_unknown_value_can_tell() -> None:
+    assert kinds("def f(o):\n    o.zero_grad()\n    o.step()\n", "o") == {"optimizer"}
+    assert kinds("def f(l):\n    l.backward()\n", "l") == {"tensor"}
+    assert kinds("def f(s):\n    s.unscale_(o)\n", "s") == {"scaler"}
+    assert kinds("def f(m):\n    m.train()\n    m.eval()\n", "m") == {"model"}
+
+
+def test_zero_grad_alone_is_not_enough() -> None:
+    assert kinds("def f(o):\n    o.zero_grad()\n", "o") == set()
+
+
+# ---- across files
+
+ENGINE = """
+    import torch
+    from torch.utils.data import DataLoader
+
+    class Model(torch.nn.Module): ...
+
+    def make(net):
+        print(net)
+        return torch.optim.SGD(net.parameters(), 1), DataLoader(d)
+    """
+USER = """
+    opt, feed = make(Model())
+    print(opt, feed)
+    """
+
+
+@pytest.mark.parametrize(
+    ("names", "imports"),
+    [
+        (("engine", "train"), "from engine import make, Model"),
+        (("pkg.engine", "pkg.train"), "from .engine import make, Model"),
+        (("pkg.engine", "pkg.train"), "from pkg.engine import make, Model"),
+        (("pkg.engine", "pkg.sub.train"), "from ..engine import make, Model"),
+        (("src.engine", "src.train"), "from engine import make, Model"),
+        (("engine", "train"), "from engine import make as make, Model as Model"),
+    ],
+)
+def test_functions_and_classes_of_sibling_modules(names: tuple[str, str], imports: str) -> None:
+    files = {names[0]: ENGINE, names[1]: dedent(imports) + "\n" + dedent(USER)}
+    assert across(files, names[1], "opt") == {"optimizer"}
+    assert across(files, names[1], "feed") == {"loader"}
+    assert across(files, names[0], "net", 1) == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("names", "imports"),
+    [
+        (("engine", "train"), "import engine"),
+        (("pkg.engine", "pkg.train"), "from . import engine"),
+        (("pkg.engine", "train"), "from pkg import engine"),
+        (("pkg.engine", "train"), "import pkg.engine as engine"),
+    ],
+)
+def test_names_of_an_imported_module(names: tuple[str, str], imports: str) -> None:
+    files = {names[0]: ENGINE, names[1]: f"{imports}\nopt, feed = engine.make(engine.Model())\nprint(opt)\n"}
+    assert across(files, names[1], "opt") == {"optimizer"}
+
+
+def test_imports_from_a_package_file() -> None:
+    files = {
+        "pkg": "from .engine import make, Model\n",
+        "pkg.engine": ENGINE,
+        "train": "from pkg import make, Model\nopt, feed = make(Model())\nprint(opt)\n",
+    }
+    assert across(files, "train", "opt") == {"optimizer"}
+
+
+def test_a_package_hands_on_what_it_defines() -> None:
+    files = {
+        "pkg": ENGINE,
+        "pkg.train": "from . import make, Model\nopt, feed = make(Model())\nprint(opt)\n",
+        "pkg.sub.other": "from .. import make, Model\nopt, feed = make(Model())\nprint(opt)\n",
+    }
+    assert across(files, "pkg.train", "opt") == {"optimizer"}
+    assert across(files, "pkg.sub.other", "opt") == {"optimizer"}
+
+
+def test_folders_above_the_package_do_not_matter() -> None:
+    train = "from pkg.engine import make, Model\nopt, feed = make(Model())\nprint(opt)\n"
+    for name in ("home.me.src.train", "home.me.scripts.train"):
+        assert across({"home.me.src.pkg.engine": ENGINE, name: train}, name, "opt") == {"optimizer"}
+
+
+def test_a_script_imports_from_its_own_folder() -> None:
+    train = "from engine import make\nx = make(1)\nprint(x)\n"
+    files = {"a.engine": ENGINE, "b.engine": "def make(x):\n    return x\n", "b.train": train}
+    assert across(files, "b.train", "x") == {"number"}
+
+
+def test_a_library_of_the_same_name_as_a_module_elsewhere() -> None:
+    files = {"data.datasets": ENGINE, "train": "import datasets\nx = datasets.make(1)\nprint(x)\n"}
+    assert across(files, "train", "x") == set()
+
+
+def test_two_modules_of_the_same_last_name_are_not_guessed() -> None:
+    files = {
+        "a.engine": ENGINE,
+        "b.engine": "def make(x):\n    return x\n",
+        "train": "from engine import make\nopt, feed = make(1)\nprint(opt)\n",
+    }
+    assert across(files, "train", "opt") == set()
+
+
+def test_modules_that_import_each_other() -> None:
+    files = {"a": "from b import x\ny = x\nprint(y)\n", "b": "from a import y\nx = y\n"}
+    assert across(files, "a", "y") == set()
