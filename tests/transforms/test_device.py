@@ -21,7 +21,7 @@ DEVICE = (
         'import torch\ndevice = torch.device("cpu")\nx = torch.zeros(2, device=device)\n',
         'import torch\n\n# runs on the CPU, not on cuda\nprint("no cuda here")\nx = torch.zeros(2)\n',
         'import torch\nnotes = {"cuda": 1, "cpu": 2}\nprint(notes["cuda"])\n',
-        'import argparse\nimport torch\np = argparse.ArgumentParser()\np.add_argument("--x", help="as cuda does")\n',
+        'import argparse\nimport torch\np = argparse.ArgumentParser()\np.add_argument("-x", help="as cuda")\n',
         'import torch\nprint("CUDA:", torch.cuda.is_available())\n',
         'import torch\ntorch.set_default_tensor_type("torch.DoubleTensor")\n',
         "class Box:\n    def cuda(self):\n        return self\n\n\ntorch_device = 0\n",
@@ -75,9 +75,9 @@ def test_own_output_stays() -> None:
         'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
         'torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")',
         'torch.device("cpu" if not torch.cuda.is_available() else "cuda:0")',
-        'torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")',
+        'torch.device("cuda" if torch.cuda.is_available() else "mps" if mps() else "cpu")',
         "torch.accelerator.current_accelerator()",
-        'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")',
+        'torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"',
         '"cuda"',
         '"cuda:0" if torch.cuda.is_available() else "cpu"',
     ],
@@ -506,11 +506,13 @@ class TestAvailability:
                 "if a:\n    one()\nelif b:\n    three()\n",
             ),
             (
-                "if not torch.cuda.is_available():\n    one()\nelif torch.cuda.is_available():\n    two()\nelse:\n    x()\n",
+                "if not torch.cuda.is_available():\n    one()\n"
+                "elif torch.cuda.is_available():\n    two()\nelse:\n    x()\n",
                 "two()\n",
             ),
             (
-                "if torch.backends.mps.is_available():\n    one()\nelif torch.cuda.is_available():\n    two()\n",
+                "if torch.backends.mps.is_available():\n    one()\n"
+                "elif torch.cuda.is_available():\n    two()\n",
                 "if torch.backends.mps.is_available():\n    one()\nelse:\n    two()\n",
             ),
             ("if torch.cuda.is_available(): one()\nelse: two()\n", "one()\n"),

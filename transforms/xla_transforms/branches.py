@@ -20,11 +20,17 @@ class Branches:
         self.plan = context.plan
         self.source = context.index.source
 
-    def decide(self, rule: Rule, head: cst.If, value: Callable[[cst.CSTNode], bool | None]) -> None:
+    def decide(
+        self,
+        rule: Rule,
+        head: cst.If,
+        value: Callable[[cst.CSTNode], bool | None],
+        message: str = "the branch that was taken on CUDA is taken",
+    ) -> None:
         """Keep the ways of an ``if`` that its conditions' values leave open, or the one that they take."""
         ways = self._ways(head)
         kept = self._kept(ways, value)
-        change = self.plan.change(rule, head, "the branch that was taken on CUDA is taken")
+        change = self.plan.change(rule, head, message)
         if not kept:
             change.remove(head)
         elif isinstance(kept[0], cst.Else) or value(kept[0].test) is True:

@@ -12,6 +12,7 @@ from xla_transforms.placing import Placing
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program
 from xla_transforms.roles import Roles
+from xla_transforms.scalers import Group, find_groups
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.settings import Settings
 from xla_transforms.targets import target
@@ -44,6 +45,11 @@ class Context:
     def placing(self) -> Placing:
         """Which variable holds the device at each place of the module."""
         return Placing(self)
+
+    @cached_property
+    def scalers(self) -> list[Group]:
+        """The gradient scalers of the program, each with all its uses."""
+        return find_groups(self.roles)
 
     @cached_property
     def already_xla(self) -> bool:

@@ -18,6 +18,7 @@ ALIASES = {
     "torch_xla.debug.profiler": "xp",
     "torch_xla.distributed.parallel_loader": "pl",
     "torch_xla.runtime": "xr",
+    "torch_xla.utils.checkpoint": "xla_checkpoint",
 }
 _FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler"}
 

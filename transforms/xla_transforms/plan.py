@@ -89,6 +89,41 @@ class Planned:
         """Write ``text`` for a piece of the text, for heads of statements that are no nodes."""
         return self._site(start, end, lambda render: text)
 
+    def drop(self, items: Sequence[cst.CSTNode], gone: Collection[cst.CSTNode]) -> Planned:
+        """Take some items out of a list separated by commas: arguments, parameters, entries."""
+        first: int | None = None
+        for position, item in enumerate(items):
+            if item in gone:
+                self._claim(item)
+                first = position if first is None else first
+                if position + 1 == len(items) or items[position + 1] not in gone:
+                    self._drop_run(items, first, position)
+            else:
+                first = None
+        return self
+
+    def _drop_run(self, items: Sequence[cst.CSTNode], first: int, last: int) -> None:
+        source, offsets = self.plan.index.source, self.plan.offsets
+        start, end = offsets(items[first])[0], self._item_end(items[last])
+        rest = source.text[end:].lstrip()
+        behind = len(source.text) - len(rest) + 1 if rest.startswith(",") else end
+        line, line_end = source.line_start(start), source.line_end(behind)
+        remark = source.text[behind:line_end].strip()
+        if not source.text[line:start].strip() and (not remark or remark.startswith("#")):
+            keep = source.text[line:start] + remark + source.newline if remark else ""
+            self.cut(line, line_end, keep)
+        elif last + 1 < len(items):
+            self.cut(start, offsets(items[last + 1])[0])
+        elif first > 0:
+            self.cut(self._item_end(items[first - 1]), end)
+        else:
+            self.cut(start, behind)
+
+    def _item_end(self, item: cst.CSTNode) -> int:
+        """Where an item ends; a parameter's own extent leaves out its annotation and default."""
+        parts = [item, getattr(item, "annotation", None), getattr(item, "default", None)]
+        return max(self.plan.bracketed(part)[1] for part in parts if part is not None)
+
     def replace_statements(
         self, first: cst.CSTNode, last: cst.CSTNode, write: Callable[[Render], str]
     ) -> Planned:
@@ -219,14 +254,10 @@ class Plan:
         return self._order
 
     def indentation(self, statement: cst.CSTNode) -> str:
-        source = self.index.source
-        start = self.offsets(statement)[0]
-        line = source.text[source.line_start(start) : start]
-        return line[: len(line) - len(line.lstrip(" \t\f"))]
+        return _indentation(self.index, statement)
 
     def extent(self, statement: cst.CSTNode) -> tuple[int, int, str]:
         """What goes when a statement goes: start, end and the text to leave (its trailing comment)."""
-        source = self.index.source
         line = self.index.parent(statement)
         if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
             if len(line.body) > 1:
@@ -234,11 +265,7 @@ class Plan:
             if isinstance(line, cst.SimpleStatementSuite):
                 return (*self.offsets(statement), "pass")
             statement = line
-        start, end = self.offsets(statement)
-        first, last = source.line_start(start), source.line_end(end)
-        rest = source.text[end:last].strip()
-        keep = f"{self.indentation(statement)}{rest}{source.newline}" if rest.startswith("#") else ""
-        return first, last, keep
+        return line_extent(self.index, statement)
 
     def _one_of_many(
         self, body: Sequence[cst.CSTNode], statement: cst.CSTNode
@@ -248,6 +275,23 @@ class Plan:
         if position + 1 < len(body):
             return start, self.offsets(body[position + 1])[0], ""
         return self.offsets(body[position - 1])[1], end, ""
+
+
+def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
+    """Start and end of the lines of a statement, and its trailing comment as a line of its own."""
+    source = index.source
+    start, end = source.offsets(statement)
+    first, last = source.line_start(start), source.line_end(end)
+    rest = source.text[end:last].strip()
+    keep = f"{_indentation(index, statement)}{rest}{source.newline}" if rest.startswith("#") else ""
+    return first, last, keep
+
+
+def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:
+    source = index.source
+    start = source.offsets(statement)[0]
+    line = source.text[source.line_start(start) : start]
+    return line[: len(line) - len(line.lstrip(" \t\f"))]
 
 
 def _spans(plan: Plan, planned: Planned, first: Span) -> tuple[Span, ...]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import libcst as cst
 
 from xla_transforms.findings import Edit
-from xla_transforms.plan import Conflict, Render, Site
+from xla_transforms.plan import Conflict, Render, Site, line_extent
 from xla_transforms.scopes import ModuleIndex
+
+_LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
 
 
 class Renderer:
@@ -19,7 +22,7 @@ class Renderer:
     def __init__(self, index: ModuleIndex, sites: Sequence[Site]) -> None:
         self.source = index.source
         self.index = index
-        chosen = [*sites, *self._passes_for_empty_blocks(sites)]
+        chosen = [*self._joined(sites), *self._passes_for_empty_blocks(sites)]
         # outermost first; wraps of one place go outside its replacement, the later wrap outermost
         self.sites = sorted(
             chosen, key=lambda s: (s.start, _extent(s), not s.wraps, s.rank, -s.order if s.wraps else s.order)
@@ -62,6 +65,38 @@ class Renderer:
             return self.source.offsets(node)
         end = self.source.line_end(self.source.offsets(node.body[-1])[1])
         return self.source.offsets(node.header)[1], end
+
+    def _joined(self, sites: Sequence[Site]) -> list[Site]:
+        """The sites, removals of several small statements of a line as one: each takes a semicolon."""
+        lines: dict[cst.CSTNode, list[Site]] = defaultdict(list)
+        for site in sites:
+            line = self.index.parent(site.removes) if site.removes is not None else None
+            if isinstance(line, _LINES) and len(line.body) > 1:
+                lines[line].append(site)
+        several = {line: group for line, group in lines.items() if len(group) > 1}
+        joined = {site for group in several.values() for site in group}
+        found = [site for site in sites if site not in joined]
+        for line, group in several.items():
+            for start, end, text in self._gaps(line, {site.removes for site in group}):
+                found.append(Site(start, end, _writes(text), group[0].change, group[0].order))
+        return found
+
+    def _gaps(
+        self, line: cst.CSTNode, gone: Collection[cst.CSTNode | None]
+    ) -> Iterator[tuple[int, int, str]]:
+        body: Sequence[cst.CSTNode] = line.body  # type: ignore[attr-defined]
+        offsets = self.source.offsets
+        if all(statement in gone for statement in body):
+            whole = isinstance(line, cst.SimpleStatementLine)
+            first, last = offsets(body[0])[0], offsets(body[-1])[1]
+            yield line_extent(self.index, line) if whole else (first, last, "pass")
+            return
+        kept = [i for i, statement in enumerate(body) if statement not in gone]
+        for before, after in zip([-1, *kept], [*kept, len(body)], strict=True):
+            if after - before > 1 and after < len(body):
+                yield offsets(body[before + 1])[0], offsets(body[after])[0], ""
+            elif after - before > 1:
+                yield offsets(body[before])[1], offsets(body[-1])[1], ""
 
     def _passes_for_empty_blocks(self, sites: Sequence[Site]) -> list[Site]:
         """``pass`` for every block from which all statements are taken out and into which nothing goes."""

@@ -12,6 +12,7 @@ from xla_transforms.tree import LOOPS, children, method, receiver, walk
 
 _OWN_CODE = {cst.FunctionDef, cst.ClassDef, cst.Lambda}
 _LOOPS = set(LOOPS)
+_CLIPS = "torch.nn.utils.clip_grad"
 _SAVED = {"zero_grad", "unscale_", "update", "scale"}
 
 
@@ -32,6 +33,7 @@ class Effects:
         self.roles = roles
         self._functions: dict[cst.CSTNode, Effect] = {}
         self._loops: dict[cst.CSTNode, Effect] = {}
+        self._gradients: dict[cst.CSTNode, bool] = {}
 
     def of_call(self, call: cst.Call) -> Effect:
         """What one call does by itself, its arguments not counted."""
@@ -44,7 +46,7 @@ class Effects:
             if found:
                 return found
         path = roles.path(call.func)
-        if path.startswith("torch.nn.utils.clip_grad") or path == "torch.autograd.grad":
+        if path.startswith(_CLIPS) or path == "torch.autograd.grad":
             return Effect.OTHER if "clip" in path else Effect.BACKWARD
         return self._called(call)
 
@@ -90,6 +92,31 @@ class Effects:
         for call in self.calls(node):
             found |= self.of_call(call)
         return found
+
+    def uses_gradients(self, node: cst.CSTNode) -> bool:
+        """Whether code clips or reads gradients, itself or in functions of the program that it calls."""
+        for inner in walk(node, into_functions=False):
+            if isinstance(inner, cst.Attribute) and self._reads_gradient(inner):
+                return True
+            if isinstance(inner, cst.Call) and self._clips(inner):
+                return True
+        return False
+
+    def _reads_gradient(self, node: cst.Attribute) -> bool:
+        written = isinstance(self.roles.index(node).parent(node), cst.AssignTarget)
+        return node.attr.value == "grad" and not written and not self.roles.path(node)
+
+    def _clips(self, call: cst.Call) -> bool:
+        if self.roles.path(call.func).startswith(_CLIPS):
+            return True
+        functions = [f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION]
+        return any(self._uses_within(f) for f in functions if isinstance(f, cst.FunctionDef))
+
+    def _uses_within(self, function: cst.FunctionDef) -> bool:
+        if function not in self._gradients:
+            self._gradients[function] = False
+            self._gradients[function] = self.uses_gradients(function.body)
+        return self._gradients[function]
 
     def calls(self, node: cst.CSTNode) -> Iterator[cst.Call]:
         """The calls that belong to a piece of code itself: not those of step loops and functions in it.

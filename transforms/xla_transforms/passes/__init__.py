@@ -20,8 +20,10 @@ from xla_transforms.passes import (
     device_moves,
     device_options,
     device_types,
+    grad_scaler,
     loaders,
     steps,
+    syncfree,
     transfers,
 )
 
@@ -37,6 +39,8 @@ PASSES: tuple[ModuleType, ...] = (
     data_parallel,
     autocast,
     autocast_functions,
+    grad_scaler,
+    syncfree,
     steps,
     barrier,
     availability,

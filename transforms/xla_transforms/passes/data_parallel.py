@@ -98,11 +98,15 @@ def _module(context: Context, node: cst.Attribute, wrapped: list[cst.BaseExpress
         return
     choice = context.index.parent(node)
     change = context.plan.change(MODULE, node, "the model is no longer wrapped")
-    if isinstance(choice, cst.IfExp) and choice.body is node and same(choice.orelse, base):
-        if _asks_for_wrapper(context, choice.test, base):
-            change.replace(choice, "{0}", choice.orelse)
-            return
-    change.replace(node, "{0}", base)
+    if isinstance(choice, cst.IfExp) and choice.body is node and _either(context, choice, base):
+        change.replace(choice, "{0}", choice.orelse)
+    else:
+        change.replace(node, "{0}", base)
+
+
+def _either(context: Context, choice: cst.IfExp, base: cst.BaseExpression) -> bool:
+    """``model.module if hasattr(model, "module") else model``."""
+    return same(choice.orelse, base) and _asks_for_wrapper(context, choice.test, base)
 
 
 def _alike(context: Context, base: cst.BaseExpression, holder: cst.BaseExpression) -> bool:

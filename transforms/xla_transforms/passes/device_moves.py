@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Severity
 from xla_transforms.placing import device_here, is_move, several_devices
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
@@ -27,7 +27,14 @@ NUMBER = Rule(
     "A device given by its number becomes the process's XLA device.",
     "A bare number means a CUDA device to torch; an XLA process sees only its own device.",
 )
-RULES = (MOVE, NUMBER)
+MOVE_LEFT = Rule(
+    "XLA196",
+    "cuda-move-left",
+    "A move to the CUDA device stays, because it is not written as a plain call.",
+    "x.cuda() raises without CUDA.",
+    Severity.WARNING,
+)
+RULES = (MOVE, NUMBER, MOVE_LEFT)
 
 
 def run(context: Context) -> None:
@@ -35,14 +42,31 @@ def run(context: Context) -> None:
         return
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
-        if not context.plan.free(call) or context.roles.dead(call) or has_star(call):
+        if not context.plan.free(call) or context.roles.dead(call) or context.loops.needless(call):
             continue
-        if context.loops.needless(call):
-            continue
-        if is_move(context.roles, call):
+        if is_move(context.roles, call) and not has_star(call):
             _move(context, call)
-        else:
+        elif not has_star(call):
             _by_number(context, call)
+    for node in context.index.all(cst.Attribute):
+        if isinstance(node, cst.Attribute) and node.attr.value == "cuda":
+            _left(context, node)
+
+
+def _left(context: Context, node: cst.Attribute) -> None:
+    """Report ``x.cuda`` that is handed on, or called with arguments that are not in sight."""
+    call = context.index.parent(node)
+    called = isinstance(call, cst.Call) and call.func is node
+    if called and isinstance(call, cst.Call) and not (has_star(call) and is_move(context.roles, call)):
+        return
+    path = context.roles.path(node)
+    ours = not path or path.startswith(("torch.nn.", "builtins."))
+    looked_into = isinstance(call, cst.Attribute) or Kind.ARGUMENTS in context.roles.kinds(node.value)
+    known = context.roles.kinds(node.value) & {Kind.MODEL, Kind.TENSOR} or path.startswith("torch.nn.")
+    if (called or (ours and known and not looked_into)) and context.plan.free(node):
+        context.plan.report(
+            MOVE_LEFT, node, "this move to the CUDA device stays", "write .to(device) instead"
+        )
 
 
 def _move(context: Context, call: cst.Call) -> None:

@@ -37,11 +37,10 @@ def run(context: Context) -> None:
     if not context.uses_cuda or several_devices(context):
         return
     for add in list(context.program.calls.get("add_argument", ())):
-        if context.roles.index(add) is context.index:
-            name = destination(add)
-            reads = _reads(context, name)
-            if reads and _names_device(context, add, name, reads):
-                _normalise(context, add, name, reads)
+        name = destination(add)
+        reads = _reads(context, name)
+        if reads and _names_device(context, add, name, reads):
+            _normalise(context, add, name)
 
 
 def _reads(context: Context, name: str) -> list[cst.Attribute]:
@@ -78,22 +77,20 @@ def _constructed(context: Context, reads: list[cst.Attribute]) -> bool:
     return False
 
 
-def _normalise(context: Context, add: cst.Call, name: str, reads: list[cst.Attribute]) -> None:
+def _normalise(context: Context, add: cst.Call, name: str) -> None:
+    """Read an option as XLA's behind each line of this module that names the parsed arguments."""
     places = _places(context)
-    if not places:
-        if any(context.roles.index(r) is context.index for r in reads):
-            message = f"the option {name} may still be cuda where it is used"
-            context.plan.report(OPTION_LEFT, add, message, 'read "cuda" as "xla" behind parse_args()')
-        return
+    if not places and context.roles.index(add) is context.index:
+        message = f"the option {name} may still be cuda where it is used"
+        context.plan.report(OPTION_LEFT, add, message, 'read "cuda" as "xla" behind parse_args()')
     for statement, holder in places:
         option = f"{holder}.{name}"
-        if _done(context, statement, option):
+        if context.roles.index(statement) is not context.index or _done(context, option):
             continue
-        change = context.plan.change(OPTION, add, f"{option} names the XLA device where it said cuda")
+        change = context.plan.change(OPTION, statement, f"{option} names the XLA device where it said cuda")
         lines = _lines(context, add, option)
         if isinstance(statement, cst.FunctionDef):
-            first = body_of(statement)[0]
-            change.before(first, *lines)
+            change.before(body_of(statement)[0], *lines)
         else:
             change.after(statement, *lines)
 
@@ -112,7 +109,7 @@ def _lines(context: Context, add: cst.Call, option: str) -> tuple[str, str]:
     return f"if {test}:" if never_none else f"if {option} and {test}:", f'{indent}{option} = "{kind}"'
 
 
-def _done(context: Context, statement: cst.CSTNode, option: str) -> bool:
+def _done(context: Context, option: str) -> bool:
     """Whether the module reads the option as XLA's already."""
     for node in context.index.all(cst.Assign):
         assert isinstance(node, cst.Assign)
@@ -141,7 +138,7 @@ def _holders(context: Context, call: cst.CSTNode, depth: int) -> list[tuple[cst.
         if isinstance(target, cst.Tuple) and method(call) == "parse_known_args" and target.elements:
             target = target.elements[0].value
         line = index.statement_of(parent)
-        if index is context.index and isinstance(target, (cst.Name, cst.Attribute)) and line is not None:
+        if isinstance(target, (cst.Name, cst.Attribute)) and line is not None:
             return [(line, index.source.code(target))]
     if isinstance(parent, cst.Return) and depth < 3:
         function = index.function_of(parent)
@@ -154,7 +151,7 @@ def _holders(context: Context, call: cst.CSTNode, depth: int) -> list[tuple[cst.
 
 def _parameters(context: Context, arg: cst.Arg) -> list[tuple[cst.CSTNode, str]]:
     """``main(parser.parse_args())``: the function's parameter, read at the head of its body."""
-    call = context.index.parent(arg)
+    call = context.roles.index(arg).parent(arg)
     if not isinstance(call, cst.Call) or arg.keyword is not None:
         return []
     position = next((i for i, a in enumerate(call.args) if a is arg), 0)
@@ -163,6 +160,6 @@ def _parameters(context: Context, arg: cst.Arg) -> list[tuple[cst.CSTNode, str]]
         if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
             params = item.node.params.params
             block = isinstance(item.node.body, cst.IndentedBlock)
-            if context.roles.index(item.node) is context.index and position < len(params) and block:
+            if position < len(params) and block:
                 found.append((item.node, params[position].name.value))
     return found

@@ -120,7 +120,7 @@ def _all_floats(literal: cst.List | cst.Tuple) -> bool:
 
 
 class Alias:
-    """A tensor type under another name: ``Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor``."""
+    """A type under another name: ``Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor``."""
 
     def __init__(self, context: Context, assign: cst.Assign) -> None:
         self.context = context

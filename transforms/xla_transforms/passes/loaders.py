@@ -48,7 +48,7 @@ def run(context: Context) -> None:
     for loop in context.loops.all:
         if loop.wrapped and not _origins(context, loop) & made:
             _wrap_at_loop(context, loop)
-        elif loop.loader is not None and not loop.wrapped:
+        elif loop.reason and not loop.wrapped:
             context.plan.report(UNWRAPPED, loop.node, f"the loader is not wrapped: {loop.reason}")
 
 

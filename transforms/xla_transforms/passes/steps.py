@@ -8,6 +8,8 @@ Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``optimizer_step`` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -16,7 +18,7 @@ from xla_transforms.loops.effects import Effect
 from xla_transforms.roles import Kind
 from xla_transforms.scalers import unwound
 from xla_transforms.targets.base import XM
-from xla_transforms.tree import method, receiver, value_of
+from xla_transforms.tree import body_of, method, receiver, value_of
 
 STEP = Rule(
     "XLA611",
@@ -44,8 +46,6 @@ UNRESOLVED = Rule(
     Severity.WARNING,
 )
 RULES = (STEP, REDUCE, CLOSURE, UNRESOLVED)
-
-_CLIPS = ("torch.nn.utils.clip_grad",)
 
 
 def run(context: Context) -> None:
@@ -93,23 +93,28 @@ def _first_clip(context: Context, step: cst.Call) -> cst.CSTNode | None:
         block = context.index.parent(statement)
         body = list(getattr(block, "body", ())) if isinstance(block, (cst.IndentedBlock, cst.Module)) else []
         position = next((i for i, item in enumerate(body) if item is statement), 0)
-        for earlier in reversed(body[:position]):
-            effect = context.loops.effects.of(earlier)
-            if _uses_gradients(context, earlier):
-                found = earlier
-            if effect & (Effect.BACKWARD | Effect.STEP):
-                return found
+        found, done = _scan(context, body[:position], found)
+        if done:
+            return found
         if block is None or isinstance(block, cst.Module):
             break
         statement = context.index.parent(block)
     return found
 
 
-def _uses_gradients(context: Context, statement: cst.CSTNode) -> bool:
-    for call in context.loops.effects.calls(statement):
-        if context.roles.path(call.func).startswith(_CLIPS):
-            return True
-    return False
+def _scan(
+    context: Context, statements: Sequence[cst.CSTNode], found: cst.CSTNode | None
+) -> tuple[cst.CSTNode | None, bool]:
+    """The same for a block from its end, and whether its backward (or an earlier step) was met."""
+    effects = context.loops.effects
+    for earlier in reversed(statements):
+        ends, uses = effects.of(earlier) & (Effect.BACKWARD | Effect.STEP), effects.uses_gradients(earlier)
+        if ends and uses and isinstance(earlier, cst.With):
+            return _scan(context, body_of(earlier), found)
+        if ends:
+            return found, True
+        found = earlier if uses else found
+    return found, False
 
 
 def _unresolved(context: Context, call: cst.Call) -> None:

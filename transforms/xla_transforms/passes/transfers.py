@@ -74,8 +74,13 @@ def _onto_itself(
     for call in calls:
         whole = _comprehension(context, call)
         if whole is not None and whole[0] is value:
-            return same(target, whole[1])
+            return same(_items(target), _items(whole[1]))
     return same(target, value)
+
+
+def _items(node: cst.BaseExpression) -> object:
+    """The elements of a tuple or list: ``x, y = [x, y]`` changes nothing."""
+    return node.elements if isinstance(node, (cst.Tuple, cst.List)) else node
 
 
 def _with_guard(

@@ -30,10 +30,12 @@ class Target:
     manual_seed: Spelling  # "{0}" is the seed
     get_rng_state: Spelling
     set_rng_state: Spelling  # "{0}" is the state
+    fork_rng: Spelling
     optimizer_step: Spelling  # "{0}" is the optimizer
     step_closure: Spelling  # "{0}" is the closure, "{1}" its arguments as a tuple
     device_loader: Spelling  # "{0}" is the loader, "{1}" the device
     save: Spelling
+    checkpoint: Spelling  # activation checkpointing
     memory_info: Spelling
     device_kind: Spelling
     world_size: Spelling

@@ -1,0 +1,137 @@
+"""Transfers that a device loader makes needless go away, whatever way they are written."""
+
+from __future__ import annotations
+
+import pytest
+from transforms.helpers import check_noop, check_transformed, run_only
+
+PASSES = ("loaders", "transfers")
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda")
+net = nn.Linear(2, 2).to(device)
+feed = DataLoader(rows, batch_size=2)
+"""
+AFTER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+import torch_xla.distributed.parallel_loader as pl
+
+device = torch.device("cuda")
+net = nn.Linear(2, 2).to(device)
+feed = DataLoader(rows, batch_size=2)
+feed = pl.MpDeviceLoader(feed, device)
+"""
+
+
+def loop(head: str, *lines: str) -> str:
+    return f"{head}:\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def check(before: str, after: str) -> None:
+    check_transformed(HEAD + before, AFTER + after, *PASSES, rules={"XLA501", "XLA502"})
+
+
+def test_transfers_of_other_things_stay() -> None:
+    code = HEAD + loop("for x, y in feed", "z = torch.rand(2).to(device)", "net(x.to(device) + z.cuda())")
+    assert "z = torch.rand(2).to(device)" in run_only(code, *PASSES)
+    assert "net(x + z.cuda())" in run_only(code, *PASSES)
+
+
+def test_transfers_in_loops_that_are_not_wrapped_stay() -> None:
+    check_noop(HEAD + loop("for x in rows", "x = x.to(device)", "net(x)"), *PASSES)
+
+
+def test_transfers_to_the_host_stay() -> None:
+    code = HEAD + loop("for x, y in feed", "out = net(x.to(device))", "keep.append(out.cpu())")
+    assert "keep.append(out.cpu())" in run_only(code, *PASSES)
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        ("x = x.to(device)",),
+        ("x, y = x.to(device), y.to(device)",),
+        ("x = x.cuda()", "y = y.cuda(non_blocking=True)"),
+        ("x = x.to(device, non_blocking=True); y = y.to(device)",),
+        ("x, y = [t.to(device) for t in (x, y)]",),
+        ("x, y = (t.cuda() for t in [x, y])",),
+        ("(x, y) = (x.to(device), y.to(device))",),
+        ("x = x.to(device=device)",),
+        ('x = x.to("cuda")',),
+        ("x = x.to(device, copy=False)",),
+    ],
+)
+def test_a_move_onto_the_same_name_goes_with_its_line(moves: tuple[str, ...]) -> None:
+    check(loop("for x, y in feed", *moves, "net(x)"), loop("for x, y in feed", "net(x)"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("net(x.to(device))", "net(x)"),
+        ("net(x.cuda(0))", "net(x)"),
+        ("a, b = x.to(device), y.to(device)", "a, b = x, y"),
+        ("a, y = x.to(device), y.to(device)", "a, y = x, y"),
+        ("net(x.view(-1, 2).to(device))", "net(x.view(-1, 2))"),
+        ("x = x.float().to(device)", "x = x.float()"),
+        ("x = x.to(device, torch.float16)", "x = x.to(torch.float16)"),
+        ("x = x.to(device=device, dtype=torch.half)", "x = x.to(dtype=torch.half)"),
+        ("x = x.to(device, non_blocking=True, memory_format=torch.channels_last)",
+         "x = x.to(memory_format=torch.channels_last)"),
+        ("x = x.to(device).float()", "x = x.float()"),
+        ("net(x.to(device, dtype=torch.float32, non_blocking=True))", "net(x.to(dtype=torch.float32))"),
+        ("z = list(t.to(device) for t in (x, y))", "z = list((x, y))"),
+    ],
+)  # fmt: skip
+def test_a_move_within_an_expression_is_taken_out_of_it(before: str, after: str) -> None:
+    check(loop("for x, y in feed", before, "net(1)"), loop("for x, y in feed", after, "net(1)"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (['x = batch["x"].to(device)', "net(x)"], ['x = batch["x"]', "net(x)"]),
+        (["x, y = batch[0].cuda(), batch[1].cuda()", "net(x)"], ["x, y = batch[0], batch[1]", "net(x)"]),
+        (["x, y = (t.to(device) for t in batch)", "net(x)"], ["x, y = batch", "net(x)"]),
+        (["batch = [t.to(device) for t in batch]", "net(batch[0])"], ["net(batch[0])"]),
+        (["batch = {k: v.to(device) for k, v in batch.items()}", "net(**batch)"], ["net(**batch)"]),
+        (["z = {k: v.cuda() for k, v in batch.items()}", "net(**z)"], ["z = batch", "net(**z)"]),
+        (["x, y = batch", "x, y = x.to(device), y.to(device)", "net(x)"], ["x, y = batch", "net(x)"]),
+    ],
+)  # fmt: skip
+def test_batches_taken_apart_in_the_loop(before: list[str], after: list[str]) -> None:
+    check(loop("for batch in feed", *before), loop("for batch in feed", *after))
+
+
+def test_comments_on_the_lines_stay() -> None:
+    before = loop("for x, y in feed", "# to the card", "x = x.to(device)  # slow", "net(x)")
+    after = loop("for x, y in feed", "# to the card", "# slow", "net(x)")
+    check(before, after)
+
+
+def test_a_guard_that_cuda_decides_goes_with_what_it_guards() -> None:
+    before = loop("for x, y in feed", "if torch.cuda.is_available():", "    x, y = x.cuda(), y.cuda()", "net(x)")
+    check(before, loop("for x, y in feed", "net(x)"))
+
+
+def test_a_guard_that_holds_more_keeps_the_rest() -> None:
+    before = loop(
+        "for x, y in feed", "if torch.cuda.is_available():", "    x = x.cuda()", "    n += 1", "net(x)"
+    )
+    after = loop("for x, y in feed", "if torch.cuda.is_available():", "    n += 1", "net(x)")
+    check(before, after)
+
+
+def test_a_move_inside_a_called_function_stays() -> None:
+    before = "def move(x):\n    return x.cuda()\n\n" + loop("for x, y in feed", "net(move(x))")
+    assert "    return x.cuda()\n" in run_only(HEAD + before, *PASSES)
+
+
+def test_nothing_moves_twice() -> None:
+    code = HEAD + loop("for x, y in feed", "x = x.to(device)", "net(x.to(device))")
+    assert "net(x.to(device))" in run_only(code, *PASSES)

@@ -1,0 +1,146 @@
+"""Running sums of values read from the device: ``running += loss.item() * n``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from xla_transforms.loops.reads import Reads
+from xla_transforms.loops.units import Unit
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.scopes import Binding, How
+from xla_transforms.tree import method, number_value, receiver
+
+_LOGICAL = frozenset(
+    {"eq", "ne", "gt", "ge", "lt", "le", "isclose", "logical_and", "logical_or", "logical_not", "bool", "isnan"}
+)
+_VIEWS = frozenset({"view", "view_as", "reshape", "squeeze", "cpu", "detach", "flatten", "t", "data", "clone"})
+_FLOATS = frozenset({"mean", "float", "norm", "std", "var", "sigmoid", "softmax", "double", "half", "sqrt", "log"})
+_INTEGERS = frozenset({"long", "int", "argmax", "argmin"})
+
+
+@dataclass(eq=False)
+class Sum:
+    """A number that a loop adds tensors' values to; ``cast`` restores it behind the loop: int or float."""
+
+    name: str
+    units: list[Unit] = field(default_factory=list)
+    leaves: list[cst.Call] = field(default_factory=list)
+    cast: str = "float"
+    counts: bool = False
+
+
+class Sums:
+    """Finds out whether a statement is an addition to a running sum, and of what."""
+
+    def __init__(self, roles: Roles, reads: Reads) -> None:
+        self.roles, self.reads = roles, reads
+
+    def addition(self, statement: cst.CSTNode) -> tuple[cst.Name, cst.BaseExpression] | None:
+        """The sum's name and what is added: ``n += x``, ``n -= x``, ``n = n + x``."""
+        if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+            return None
+        small = statement.body[0]
+        if isinstance(small, cst.AugAssign) and isinstance(small.target, cst.Name):
+            additive = isinstance(small.operator, (cst.AddAssign, cst.SubtractAssign))
+            return (small.target, small.value) if additive else None
+        if not isinstance(small, cst.Assign) or len(small.targets) != 1:
+            return None
+        target, value = small.targets[0].target, small.value
+        if not isinstance(target, cst.Name) or not isinstance(value, cst.BinaryOperation):
+            return None
+        own = isinstance(value.left, cst.Name) and value.left.value == target.value
+        return (target, value.right) if own and isinstance(value.operator, cst.Add) else None
+
+    def leaves(self, node: cst.BaseExpression, deferred: set[str]) -> list[cst.Call] | None:
+        """The reads in an addend that is arithmetic over reads, deferred values and host numbers."""
+        tensor = self.value_read(node)
+        if tensor is not None:
+            assert isinstance(node, cst.Call)
+            return [node] if not any(True for _ in self.reads.within(tensor)) else None
+        if isinstance(node, cst.Name) and node.value in deferred:
+            return []
+        if isinstance(node, cst.BinaryOperation):
+            left, right = self.leaves(node.left, deferred), self.leaves(node.right, deferred)
+            plain = isinstance(node.operator, (cst.Add, cst.Subtract, cst.Multiply, cst.Divide))
+            return [*left, *right] if plain and left is not None and right is not None else None
+        host = not self.reads.on_device(node) and not any(True for _ in self.reads.within(node))
+        return [] if host else None
+
+    def value_read(self, node: cst.CSTNode | None) -> cst.BaseExpression | None:
+        """The tensor of ``x.item()`` or ``float(x.item())``, with moves to the host taken off."""
+        if not isinstance(node, cst.Call) or method(node) in ("tolist", "cpu", "numpy"):
+            return None
+        tensor = self.reads.fetched(node)
+        if tensor is None and self.roles.path(node.func) in ("builtins.float", "builtins.int") and node.args:
+            return self.value_read(node.args[0].value)
+        if tensor is not None and method(tensor) == "item":
+            return self.value_read(tensor)
+        while tensor is not None and method(tensor) in ("cpu", "detach"):
+            tensor = receiver(tensor)
+        return tensor
+
+    def kind_of(self, node: cst.BaseExpression, depth: int = 0) -> str:
+        """``int`` or ``float`` for what an addend adds, the empty string where it is not known."""
+        if isinstance(node, cst.BinaryOperation):
+            if isinstance(node.operator, cst.Divide):
+                return "float"
+            kinds = {self.kind_of(node.left, depth), self.kind_of(node.right, depth)}
+            return "float" if "float" in kinds else "" if "" in kinds else "int"
+        if number_value(node) is not None:
+            return "float" if isinstance(node, cst.Float) else "int"
+        tensor = self.value_read(node)
+        if tensor is not None and isinstance(node, cst.Call):
+            cast = self.roles.path(node.func).removeprefix("builtins.")
+            return cast if cast in ("int", "float") else self.dtype_of(tensor)
+        if isinstance(node, cst.Call):
+            whole = self.roles.path(node.func) == "builtins.len" or method(node) in ("size", "numel", "nelement")
+            return "int" if whole else self.dtype_of(node, depth)
+        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
+            return "int" if node.value.attr.value == "shape" else ""
+        return self.dtype_of(node, depth)
+
+    def dtype_of(self, node: cst.CSTNode | None, depth: int = 0) -> str:
+        """``int``, ``bool`` or ``float`` for a tensor's elements, the empty string where it is not known."""
+        if depth > 6 or node is None:
+            return ""
+        if isinstance(node, cst.Comparison):
+            return "bool"
+        if isinstance(node, cst.BinaryOperation):
+            return self._of_operation(node, depth)
+        if isinstance(node, cst.Call):
+            return self._of_call(node, depth)
+        if isinstance(node, cst.Attribute):
+            return self.dtype_of(node.value, depth + 1) if node.attr.value in ("data", "T") else ""
+        if isinstance(node, cst.Name):
+            found = {self._of_binding(b, depth) for b in self.roles.bindings(node)}
+            return found.pop() if len(found) == 1 else ""
+        return ""
+
+    def _of_operation(self, node: cst.BinaryOperation, depth: int) -> str:
+        if isinstance(node.operator, cst.Divide):
+            return "float"
+        kinds = {self.dtype_of(node.left, depth + 1), self.dtype_of(node.right, depth + 1)}
+        if "float" in kinds:
+            return "float"
+        return kinds.pop() if len(kinds) == 1 else ""
+
+    def _of_binding(self, binding: Binding, depth: int) -> str:
+        plain = binding.how is How.ASSIGN and not binding.path
+        return self.dtype_of(binding.value, depth + 1) if plain else ""
+
+    def _of_call(self, node: cst.Call, depth: int) -> str:
+        name, path = method(node), self.roles.path(node.func)
+        if path.startswith("torch.nn.functional.") or Kind.MODEL in self.roles.kinds(node.func):
+            return "float"
+        name = path.rpartition(".")[2] if path.startswith("torch.") else name
+        base = node.args[0].value if path.startswith("torch.") and node.args else receiver(node)
+        if name in _LOGICAL:
+            return "bool"
+        if name in _FLOATS or name in _INTEGERS:
+            return "float" if name in _FLOATS else "int"
+        if name in ("sum", "count_nonzero"):
+            inner = self.dtype_of(base, depth + 1)
+            return "int" if inner == "bool" or name == "count_nonzero" else inner
+        return self.dtype_of(base, depth + 1) if name in _VIEWS else ""

@@ -1,0 +1,172 @@
+"""CUDA utilities: waiting, housekeeping, settings and questions about the GPU.
+
+``torch.cuda.synchronize()`` becomes the barrier that waits, ``torch_xla.sync(wait=True)``:
+``xm.wait_device_ops()`` alone would not launch what is pending. What only keeps CUDA's house goes away.
+Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``sync``; ``core/xla_model.py``, ``xla_device_kind``.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.roles import Kind
+from xla_transforms.statements import bare, live_calls, migrating, path_of
+from xla_transforms.targets.base import Spelling
+from xla_transforms.tree import method, receiver
+
+SYNCHRONIZE = Rule(
+    "XLA201",
+    "synchronize",
+    "Waiting for the GPU becomes a barrier that waits: torch_xla.sync(wait=True).",
+    "torch.cuda.synchronize raises without CUDA; xm.wait_device_ops() alone launches nothing "
+    "(pytorch/xla v2.9.0, torch_xla.py, sync).",
+)
+EXTRA = Rule(
+    "XLA202",
+    "synchronize-twice",
+    "A second wait in the same iteration cuts its graph in two.",
+    "Each barrier with work before it is an execution of its own (pytorch/xla#3119).",
+)
+HOUSEKEEPING = Rule(
+    "XLA203",
+    "cuda-housekeeping",
+    "Calls that keep CUDA's own house (caches, statistics, contexts) go away.",
+    "They raise or do nothing without CUDA; the XLA runtime has no counterpart.",
+)
+QUERY = Rule(
+    "XLA205",
+    "device-query",
+    "A question about the GPU is put to the XLA device.",
+    "torch.cuda.get_device_name and its kin raise without CUDA (pytorch/xla v2.9.0, xla_model.py, runtime.py).",
+)
+CAPABILITY = Rule(
+    "XLA206",
+    "compute-capability",
+    "A CUDA compute capability is read; (8, 0) stands in for it.",
+    "XLA devices have none. 8.0 is the first generation with bfloat16, which XLA devices compute in.",
+    Severity.WARNING,
+)
+MEMORY_ERROR = Rule(
+    "XLA207",
+    "out-of-memory",
+    "CUDA's out-of-memory error is caught, which XLA does not raise.",
+    "XLA runs out of memory with a RuntimeError (RESOURCE_EXHAUSTED), and only where the graph is run.",
+    Severity.WARNING,
+)
+RULES = (SYNCHRONIZE, EXTRA, HOUSEKEEPING, QUERY, CAPABILITY, MEMORY_ERROR)
+
+_WAITS = frozenset({"torch.cuda.synchronize", "torch.accelerator.synchronize"})
+_HOUSE = frozenset(
+    f"torch.{module}.{name}"
+    for module in ("cuda", "accelerator", "accelerator.memory")
+    for name in (
+        "empty_cache", "ipc_collect", "init", "reset_peak_memory_stats", "reset_max_memory_allocated",
+        "reset_max_memory_cached", "reset_accumulated_memory_stats", "set_per_process_memory_fraction",
+        "set_sync_debug_mode", "profiler.start", "profiler.stop", "profiler.init", "caching_allocator_enable",
+        "memory._record_memory_history", "_record_memory_history", "_dump_snapshot",
+    )
+)  # fmt: skip
+_OOM = frozenset({"torch.cuda.OutOfMemoryError", "torch.OutOfMemoryError"})
+
+
+def run(context: Context) -> None:
+    if not migrating(context):
+        return
+    for call, path in live_calls(context):
+        statement = bare(context, call)
+        if path in _WAITS or _waits_for_stream(context, call):
+            _wait(context, call)
+        elif statement is not None and (path in _HOUSE or _is_cudart(context, call)):
+            change = context.plan.change(HOUSEKEEPING, call, "there is no CUDA context to look after")
+            change.remove(statement)
+        else:
+            _question(context, call, path)
+    for node in context.index.all(cst.Attribute, cst.Name):
+        if path_of(context, node) in _OOM and _caught(context, node):
+            message = "XLA raises RuntimeError (RESOURCE_EXHAUSTED) at the barrier that runs the graph"
+            context.plan.report(MEMORY_ERROR, node, message, "catch RuntimeError around the barrier, if at all")
+
+
+def _caught(context: Context, node: cst.CSTNode) -> bool:
+    return isinstance(context.index.parent(node), (cst.ExceptHandler, cst.Arg, cst.Element))
+
+
+def _waits_for_stream(context: Context, call: cst.Call) -> bool:
+    base = receiver(call)
+    return method(call) == "synchronize" and base is not None and context.roles.is_a(base, Kind.STREAM)
+
+
+def _is_cudart(context: Context, call: cst.Call) -> bool:
+    base = receiver(call)
+    return isinstance(base, cst.Call) and path_of(context, base.func) == "torch.cuda.cudart"
+
+
+def _wait(context: Context, call: cst.Call) -> None:
+    loop, statement = context.loops.of(call), bare(context, call)
+    kept = context.loops.synchronized(loop) if loop is not None else None
+    if loop is not None and statement is not None and kept is not None and kept is not call:
+        if _before_work(context, call, loop.body):
+            change = context.plan.change(SYNCHRONIZE, call, "the iteration before ended with a wait")
+            change.remove(statement)
+            return
+        context.plan.report(EXTRA, call, "a wait in mid-iteration runs its part of the step by itself")
+    change = context.plan.change(SYNCHRONIZE, call, "runs what is pending and waits for it")
+    change.replace(call, change.spell(context.target.wait))
+
+
+def _before_work(context: Context, call: cst.Call, body: list[cst.CSTNode]) -> bool:
+    """Whether a call comes in an iteration before anything that gives the device work."""
+    for statement in body:
+        if context.index.within(call, statement):
+            return True
+        if context.loops.effects.of(statement):
+            return False
+    return False
+
+
+def _question(context: Context, call: cst.Call, path: str) -> None:
+    target = context.target
+    answers: dict[str, Spelling] = {
+        "torch.cuda.get_device_name": target.device_kind,
+        "torch.cuda.device_count": target.world_size,
+        "torch.accelerator.device_count": target.world_size,
+        "torch.cuda.current_device": target.device,
+        "torch.accelerator.current_device_index": target.device,
+        "torch.accelerator.current_device_idx": target.device,
+    }
+    if path in answers:
+        spelling = answers[path]
+        if spelling is target.device and _counted(context, call):
+            spelling = target.local_ordinal
+        change = context.plan.change(QUERY, call, "the XLA runtime answers instead of CUDA")
+        change.replace(call, change.spell(spelling))
+    elif path == "torch.cuda.get_device_capability":
+        message = "(8, 0) stands in: no XLA device has a compute capability"
+        change = context.plan.change(CAPABILITY, call, message)
+        change.replace(call, "(8, 0)")
+        context.plan.report(CAPABILITY, call, message, "decide by hand what depends on it", fixed=True)
+    elif path == "torch.cuda.get_device_properties":
+        _property(context, call)
+    elif path == "torch.cuda.initial_seed":
+        change = context.plan.change(QUERY, call, "one seed serves the CPU and the device")
+        change.replace(call, f"{change.use('torch')}.initial_seed()")
+
+
+def _counted(context: Context, call: cst.Call) -> bool:
+    """Whether a device's number is used as a number: compared, computed with, an index."""
+    kinds = (cst.ComparisonTarget, cst.Comparison, cst.BinaryOperation, cst.Index)
+    return isinstance(context.index.parent(call), kinds)
+
+
+def _property(context: Context, call: cst.Call) -> None:
+    read = context.index.parent(call)
+    if isinstance(read, cst.Attribute) and read.attr.value == "name":
+        change = context.plan.change(QUERY, read, "the XLA runtime answers instead of CUDA")
+        change.replace(read, change.spell(context.target.device_kind))
+    elif isinstance(read, cst.Attribute) and read.attr.value in ("major", "minor"):
+        message = "8.0 stands in: no XLA device has a compute capability"
+        change = context.plan.change(CAPABILITY, read, message)
+        change.replace(read, "8" if read.attr.value == "major" else "0")
+        context.plan.report(CAPABILITY, read, message, "decide by hand what depends on it", fixed=True)
