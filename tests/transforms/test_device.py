@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import check_noop, check_transformed, findings, migrate
+from transforms.helpers import check_noop, check_transformed, findings, migrate
 
 DEVICE = (
     "device",
@@ -21,7 +21,7 @@ DEVICE = (
         'import torch\ndevice = torch.device("cpu")\nx = torch.zeros(2, device=device)\n',
         'import torch\n\n# runs on the CPU, not on cuda\nprint("no cuda here")\nx = torch.zeros(2)\n',
         'import torch\nnotes = {"cuda": 1, "cpu": 2}\nprint(notes["cuda"])\n',
-        'import argparse\nimport torch\np = argparse.ArgumentParser()\np.add_argument("-x", help="as cuda")\n',
+        'import torch\nfrom argparse import ArgumentParser as P\nP().add_argument("-x", help="as cuda")\n',
         'import torch\nprint("CUDA:", torch.cuda.is_available())\n',
         'import torch\ntorch.set_default_tensor_type("torch.DoubleTensor")\n',
         "class Box:\n    def cuda(self):\n        return self\n\n\ntorch_device = 0\n",

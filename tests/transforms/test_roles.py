@@ -708,3 +708,11 @@ def test_two_modules_of_the_same_last_name_are_not_guessed() -> None:
 def test_modules_that_import_each_other() -> None:
     files = {"a": "from b import x\ny = x\nprint(y)\n", "b": "from a import y\nx = y\n"}
     assert across(files, "a", "y") == set()
+
+
+def test_number_of_the_gpu_stands_for_the_one_device() -> None:
+    move = "if args.gpu is not None:\n    model.cuda(args.gpu)\n"
+    assert folded("args.gpu is not None", move) is True
+    assert folded("args.gpu is None", move) is False
+    assert folded("args.seed is not None", move) is None
+    assert folded("args.gpu is not None") is None

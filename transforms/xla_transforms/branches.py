@@ -8,7 +8,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.plan import Planned, Render
+from xla_transforms.plan import Piece, Planned, Render
 from xla_transforms.tree import body_of, walk
 
 
@@ -135,8 +135,12 @@ class Branches:
     def _grows(self, statement: cst.CSTNode, inner: str) -> bool:
         """Whether a line is to come below the block's last one, at the block's indentation."""
         end = self.source.line_end(self.source.offsets(statement)[1])
-        added = [s.write(self.source.code) for s in self.plan.sites() if s.start == s.end == end]
+        added = [s.write(self._original) for s in self.plan.sites() if s.start == s.end == end]
         return any(text.startswith(inner) for text in added)
+
+    def _original(self, piece: Piece) -> str:
+        start, end = piece if isinstance(piece, tuple) else self.source.offsets(piece)
+        return self.source.text[start:end]
 
     def _spans_lines(self, node: cst.CSTNode) -> bool:
         if not isinstance(node, (cst.SimpleString, cst.FormattedString)):

@@ -8,7 +8,8 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.loops import Loops
-from xla_transforms.placing import Placing
+from xla_transforms.loops.deferral import Deferral
+from xla_transforms.placing import Placing, may_be_cpu
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program
 from xla_transforms.roles import Roles
@@ -50,6 +51,14 @@ class Context:
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
         return find_groups(self.roles)
+
+    @cached_property
+    def deferrals(self) -> list[Deferral]:
+        """What becomes of the reads in each step loop; asked for once the loaders are decided."""
+        return [
+            Deferral(self.loops, loop, closures=not (loop.wrapped and may_be_cpu(self, loop.node)))
+            for loop in self.loops.all
+        ]
 
     @cached_property
     def already_xla(self) -> bool:

@@ -8,6 +8,7 @@ from xla_transforms.scopes import How, ModuleIndex
 
 # What the migrated code may need, and the name that PyTorch/XLA's own examples give it.
 ALIASES = {
+    "contextlib": "contextlib",
     "functools": "functools",
     "time": "time",
     "torch": "torch",

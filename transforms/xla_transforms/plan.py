@@ -17,7 +17,8 @@ from xla_transforms.imports import ImportTable
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.targets.base import Spelling
 
-Render = Callable[[cst.CSTNode], str]
+Piece = cst.CSTNode | tuple[int, int]
+Render = Callable[[Piece], str]
 Part = cst.CSTNode | str
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import libcst as cst
 
 from xla_transforms.findings import Edit
-from xla_transforms.plan import Conflict, Render, Site, line_extent
+from xla_transforms.plan import Conflict, Piece, Render, Site, line_extent
 from xla_transforms.scopes import ModuleIndex
 
 _LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
@@ -51,9 +51,11 @@ class Renderer:
         return found
 
     def _write(self, site: Site, inner: list[Site]) -> str:
-        def render(node: cst.CSTNode) -> str:
-            start, end = self._extent(node)
+        def render(piece: Piece) -> str:
+            start, end = piece if isinstance(piece, tuple) else self._extent(piece)
             within = [s for s in inner if start <= s.start and s.end <= end]
+            if isinstance(piece, tuple):
+                within = [s for s in within if _belongs(s, start, end)]
             edits = self._between(start, end, within)
             return apply(self.source.text, edits, start, end)
 
@@ -132,6 +134,13 @@ class Renderer:
 def _extent(site: Site) -> int:
     """Insertions come before what is replaced at their offset, wider places before narrower ones."""
     return -sys.maxsize if site.start == site.end else -site.end
+
+
+def _belongs(site: Site, start: int, end: int) -> bool:
+    """Whether an insertion at a piece's border is a part of it: behind its end, or before its start."""
+    if site.start != site.end:
+        return True
+    return not (site.start == start and site.rank < 0) and not (site.start == end and site.rank >= 0)
 
 
 def _writes(text: str) -> Callable[[Render], str]:

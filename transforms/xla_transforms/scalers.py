@@ -128,9 +128,10 @@ class _Following:
             other = parent.orelse if parent.body is node else parent.body
             self._flows(parent) if _is_none(other) else self._doubt("it is one of several values", node)
         elif isinstance(parent, (cst.Assign, cst.AnnAssign)):
-            targets = [t.target for t in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
+            several = isinstance(parent, cst.Assign) and len(parent.targets) > 1
             self.group.removed[parent] = None
-            self._hold(targets[0]) if len(targets) == 1 else self._doubt("it is given several names", node)
+            target = parent.targets[0].target if isinstance(parent, cst.Assign) else parent.target
+            self._doubt("it is given several names", node) if several else self._hold(target)
         elif isinstance(parent, cst.Arg):
             self._passed(parent)
         else:
@@ -182,10 +183,8 @@ class _Following:
         if not self._new((owner, name)):
             return
         for index in self.roles.program.modules.values():
-            for node in index.all(cst.Attribute):
-                assert isinstance(node, cst.Attribute)
-                if node.attr.value == name:
-                    self._attribute_use(owner, node, index)
+            for node in _attributes(index, name):
+                self._attribute_use(owner, node, index)
         for binding in set_through_self(self.roles, owner, name):
             self._binding(binding)
         for binding in self.roles.index(owner).scopes[owner].bindings.get(name, ()):
@@ -193,7 +192,8 @@ class _Following:
 
     def _attribute_use(self, owner: cst.ClassDef, node: cst.Attribute, index: ModuleIndex) -> None:
         parent = index.parent(node)
-        if isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AnnAssign) and parent.target is node):
+        annotated = isinstance(parent, cst.AnnAssign) and parent.target is node
+        if isinstance(parent, cst.AssignTarget) or annotated:
             return
         if is_self(self.roles, node.value):
             if related(self.roles, index.class_of(node), owner):
@@ -254,8 +254,7 @@ class _Following:
             if call not in sites and not self.roles.kinds(call.func):
                 return True
         for index in self.roles.program.modules.values():
-            attributes = [n for n in index.all(cst.Attribute) if getattr(n, "attr", n).value == name]  # type: ignore[attr-defined]
-            for node in [*index.named(name), *attributes]:
+            for node in [*index.named(name), *_attributes(index, name)]:
                 handed_on = not self._is_callee(node) and node is not function.name
                 if handed_on and any(f.node is function for f in self.roles.facts(node)):
                     return True
@@ -282,7 +281,8 @@ class _Following:
             self._doubt("it is used in a way that is not understood", node)
 
     def _is_condition(self, node: cst.CSTNode) -> bool:
-        return isinstance(self._parent(node), (cst.Comparison, cst.If, cst.BooleanOperation, cst.UnaryOperation))
+        kinds = (cst.Comparison, cst.If, cst.IfExp, cst.BooleanOperation, cst.UnaryOperation)
+        return isinstance(self._parent(node), kinds)
 
     def _called(self, call: cst.Call) -> None:
         name, parent = method(call), self._parent(call)
@@ -446,6 +446,12 @@ class _Judging:
         for call in (*self.roles.program.calls.get("get", ()), *self.roles.program.calls.get("pop", ())):
             if call.args and string_value(call.args[0].value) in self.group.keys:
                 yield call
+
+
+def _attributes(index: ModuleIndex, name: str) -> Iterator[cst.Attribute]:
+    for node in index.all(cst.Attribute):
+        if isinstance(node, cst.Attribute) and node.attr.value == name:
+            yield node
 
 
 def _is_none(node: cst.BaseExpression) -> bool:

@@ -14,7 +14,6 @@ from xla_transforms.plan import Planned
 # Submodules of torch.cuda whose functions torch.cuda itself gives too.
 _INNER = ("torch.cuda.memory.", "torch.cuda.random.", "torch.cuda.streams.", "torch.cuda.graphs.")
 
-
 def migrating(context: Context) -> bool:
     """Whether CUDA's utilities in this module are to be migrated at all."""
     return context.uses_cuda and not several_devices(context)
@@ -33,7 +32,7 @@ def live_calls(context: Context) -> Iterator[tuple[cst.Call, str]]:
     """Every call that was reached on CUDA and that no pass writes yet, with the path of what it calls."""
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
-        if not context.plan.taken(call) and not context.roles.dead(call):
+        if context.plan.free(call) and not context.roles.dead(call):
             yield call, path_of(context, call.func)
 
 
@@ -52,10 +51,32 @@ def sole_target(assign: cst.CSTNode | None) -> cst.BaseExpression | None:
     return None
 
 
+def reads_of(context: Context, call: cst.Call) -> list[cst.Attribute]:
+    """Where the attributes of what a call gives are read, be it through a variable of its own."""
+    outer = context.index.parent(call)
+    if isinstance(outer, cst.Attribute):
+        return [outer]
+    target = sole_target(outer)
+    if not isinstance(target, cst.Name):
+        return []
+    names = [n for n in context.index.named(target.value) if n is not target]
+    ours = [n for n in names if call in {b.value for b in context.roles.bindings(n)}]
+    parents = [context.index.parent(n) for n in ours]
+    found = [p for p in parents if isinstance(p, cst.Attribute)]
+    only = all(b.value is call for n in ours for b in context.roles.bindings(n))
+    return found if only and len(found) == len(parents) else []
+
+
 def has_call(node: cst.CSTNode, context: Context) -> bool:
     """Whether evaluating an expression a second time could do or give something else."""
     kinds = (cst.Call, cst.Await, cst.NamedExpr, cst.Yield)
     return any(context.index.within(n, node) for n in context.index.all(*kinds))
+
+
+def in_double_quotes(context: Context, node: cst.CSTNode) -> bool:
+    """Whether a node stands in an f-string in which double quotes would end the string."""
+    around = (a for a in context.index.ancestors(node) if isinstance(a, cst.FormattedString))
+    return any('"' in string.start for string in around)
 
 
 def drop_arguments(
@@ -63,40 +84,45 @@ def drop_arguments(
 ) -> bool:
     """Take arguments out of a call; ``False`` (and nothing done) where a comment would go with them."""
     source, args = context.index.source, list(call.args)
-    kept = [a for a in args if a not in gone]
-    if not kept:
+    if all(a in gone for a in args):
         start, end = source.offsets(args[0])[0], source.offsets(args[-1])[1]
-        pieces = [(start, _past_comma(source.text, end))]
+        pieces = [(start, _past_comma(source.text, end), "")]
     else:
         pieces = list(_pieces(context, args, gone))
-    if any("#" in source.text[start:end] for start, end in pieces):
+    if any(source.text[start:end].count("#") > text.count("#") for start, end, text in pieces):
         return False
-    for start, end in pieces:
-        change.cut(start, end)
+    for start, end, text in pieces:
+        change.cut(start, end, text)
     return True
 
 
 def _pieces(
     context: Context, args: list[cst.Arg], gone: Sequence[cst.Arg]
-) -> Iterator[tuple[int, int]]:
-    """The texts of arguments that go, each with one comma; runs of them in one piece."""
+) -> Iterator[tuple[int, int, str]]:
+    """The texts of arguments that go, each with one comma; runs of them in one piece.
+
+    The comment behind an argument on a line of its own stays.
+    """
     source, position = context.index.source, 0
     while position < len(args):
         if args[position] not in gone:
             position += 1
             continue
+        start, end = source.offsets(args[position])
+        line, after = source.line_start(start), source.line_end(end)
+        rest = source.text[end:after].strip().removeprefix(",").strip()
+        if not source.text[line:start].strip() and (not rest or rest.startswith("#")):
+            yield line, after, f"{source.text[line:start]}{rest}{source.newline}" if rest else ""
+            position += 1
+            continue
         first = position
         while position < len(args) and args[position] in gone:
             position += 1
-        start, end = source.offsets(args[first])[0], source.offsets(args[position - 1])[1]
-        line, after = source.line_start(start), source.line_end(end)
-        alone = not source.text[line:start].strip() and source.text[end:after].strip() in ("", ",")
-        if alone:
-            yield line, after
-        elif position < len(args):
-            yield start, source.offsets(args[position])[0]
+        end = source.offsets(args[position - 1])[1]
+        if position < len(args):
+            yield start, source.offsets(args[position])[0], ""
         else:
-            yield source.offsets(args[first - 1])[1], end
+            yield source.offsets(args[first - 1])[1], end, ""
 
 
 def _past_comma(text: str, end: int) -> int:
@@ -104,19 +130,20 @@ def _past_comma(text: str, end: int) -> int:
     return len(text) - len(rest) + 1 if rest.startswith(",") else end
 
 
-def leave_with(context: Context, change: Planned, item: cst.WithItem) -> bool:
+def leave_with(context: Context, change: Planned, item: cst.WithItem) -> None:
     """Take one item out of its ``with`` statement, the statement itself where it was the only one.
 
-    ``False`` where the block holds a string over several lines, which cannot be moved to the left.
+    Where the block cannot be moved to the left, a context that does nothing takes the item's place.
     """
     statement = context.index.parent(item)
     assert isinstance(statement, cst.With)
     if len(statement.items) == 1:
-        return Branches(context).keep_block(change, statement, statement.body)
+        if not Branches(context).keep_block(change, statement, statement.body):
+            change.replace(item.item, f"{change.use('contextlib')}.nullcontext()")
+        return
     offsets, items = context.index.source.offsets, list(statement.items)
     position = items.index(item)
     if position + 1 < len(items):
         change.cut(offsets(item)[0], offsets(items[position + 1])[0])
     else:
         change.cut(offsets(items[position - 1].item)[1], offsets(item.item)[1])
-    return True

@@ -14,7 +14,7 @@ from xla_transforms.program import Program
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import ModuleIndex
-from xla_transforms.tree import LOOPS, body_of, children, walk
+from xla_transforms.tree import LOOPS, body_of, children, method, string_value, walk
 
 __all__ = ["Effect", "Loop", "Loops"]
 
@@ -100,9 +100,21 @@ class Loops:
 
     def _always(self, statement: cst.CSTNode) -> list[cst.CSTNode]:
         """The simple statements that run whenever this one is reached."""
-        if isinstance(statement, cst.If) and self.roles.fold(statement.test) is True:
+        if isinstance(statement, cst.If) and self._on_device(statement.test):
             return [s for inner in body_of(statement) for s in self._always(inner)]
         return [statement] if isinstance(statement, cst.SimpleStatementLine) else []
+
+    def _on_device(self, test: cst.BaseExpression) -> bool:
+        """Whether a condition holds wherever the work is on the device: ``device.type == "cuda"``."""
+        if self.roles.fold(test) is True:
+            return True
+        if isinstance(test, cst.Call) and method(test) == "startswith" and test.args:
+            return string_value(test.args[0].value) == "cuda"
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            return False
+        target = test.comparisons[0]
+        word = target.comparator if isinstance(target.operator, cst.Equal) else test.left
+        return string_value(word) == "cuda" and isinstance(target.operator, (cst.Equal, cst.In))
 
     def of(self, node: cst.CSTNode) -> Loop | None:
         """The step loop in whose iteration a node stands (within the same function)."""
@@ -143,7 +155,7 @@ class Loops:
         return working[-1] if working else None
 
     def exits(self, loop: Loop, kind: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
-        """The statements that end an iteration of a loop early, by kind, where they come behind device work."""
+        """The statements of a kind that end an iteration early, where they come behind device work."""
         first = self._first_work(loop)
         for node in self._own(loop.node, within_loops=kind is cst.Return):
             if isinstance(node, kind) and self.index.source.offsets(node)[0] > first:

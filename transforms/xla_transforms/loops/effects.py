@@ -54,7 +54,7 @@ class Effects:
         kinds = self.roles.kinds(base)
         if Kind.OPTIMIZER in kinds or Kind.SCALER in kinds:
             return Effect.STEP if name == "step" else Effect.OTHER
-        if not kinds and name in ("step", "zero_grad"):
+        if kinds <= {Kind.NAME} and name in ("step", "zero_grad"):
             return Effect.OTHER  # whatever it is, the barrier comes behind it
         return Effect.OTHER if Kind.MODEL in kinds and name == "zero_grad" else Effect.NONE
 

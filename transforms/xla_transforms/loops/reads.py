@@ -99,6 +99,36 @@ class Reads:
         base = receiver(call)
         return name == "format" and Kind.STRING in self.roles.kinds(base) and any(map(self.on_device, values))
 
+    def plain(self, node: cst.CSTNode) -> bool:
+        """Whether an expression only names a tensor that is computed already."""
+        while isinstance(node, (cst.Attribute, cst.Call)):
+            if isinstance(node, cst.Call):
+                if method(node) != "detach":
+                    return False
+                node = node.func
+            assert isinstance(node, cst.Attribute)
+            node = node.value
+        return isinstance(node, cst.Name)
+
+    def computed(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """The outermost expressions below a node that give the device work before they are read."""
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            if isinstance(current, (cst.FunctionDef, cst.ClassDef)):
+                continue
+            tensor = self.fetched(current)
+            if tensor is not None and not self.plain(tensor) and self.fetched(tensor) is None:
+                yield tensor
+            elif isinstance(current, cst.BaseExpression) and self._own(current):
+                if not self.plain(current):
+                    yield current
+            else:
+                stack.extend(reversed(children(current)))
+
+    def _own(self, node: cst.BaseExpression) -> bool:
+        return not isinstance(node, (cst.Tuple, cst.List, cst.Dict)) and self.on_device(node)
+
     def decides(self, statement: cst.CSTNode) -> cst.BaseExpression | None:
         """The condition of a statement, where Python must know a device tensor to decide it."""
         if not isinstance(statement, (cst.If, cst.While, cst.Assert)):

@@ -30,9 +30,9 @@ class Sinks:
         if isinstance(statement, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
             return all(self._small(small) for small in statement.body)
         if isinstance(statement, cst.If):
-            return self._calm(statement.test) and self._branches(statement)
+            return self.calm(statement.test) and self._branches(statement)
         if isinstance(statement, cst.For):
-            calm = self._calm(statement.iter) and statement.orelse is None
+            calm = self.calm(statement.iter) and statement.orelse is None
             return calm and not self.effects.is_step_loop(statement) and self._all(statement)
         if isinstance(statement, cst.With):
             paths = {self.roles.path(getattr(i.item, "func", None)) for i in statement.items}
@@ -53,14 +53,14 @@ class Sinks:
         if isinstance(small, cst.Pass):
             return True
         if isinstance(small, cst.Expr):
-            return isinstance(small.value, cst.Call) and self._calm(small.value, own=True) and (
+            return isinstance(small.value, cst.Call) and self.calm(small.value, own=True) and (
                 self.shows(small.value) or self._stores(small.value)
             )
         if isinstance(small, cst.Assign):
             places = all(self._storable(t.target) for t in small.targets)
-            return places and self._calm(small.value)
+            return places and self.calm(small.value)
         if isinstance(small, cst.AugAssign):
-            return self._storable(small.target) and self._calm(small.value)
+            return self._storable(small.target) and self.calm(small.value)
         return False
 
     def shows(self, call: cst.CSTNode) -> bool:
@@ -81,7 +81,7 @@ class Sinks:
         """Whether a line does nothing but call what shows."""
         smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
         return bool(smalls) and all(
-            isinstance(s, cst.Expr) and self.shows(s.value) and self._calm(s.value, own=True) for s in smalls
+            isinstance(s, cst.Expr) and self.shows(s.value) and self.calm(s.value, own=True) for s in smalls
         )
 
     def _prints(self, function: cst.FunctionDef) -> bool:
@@ -111,13 +111,15 @@ class Sinks:
             return True
         if not isinstance(target, (cst.Subscript, cst.Attribute)) or root_of(target) is None:
             return False
-        kinds = self.roles.kinds(target.value)
-        return not kinds & (_NOT_STORES - {Kind.MODEL} | {Kind.TENSOR}) or self._is_self(target)
+        facts = self.roles.facts(target.value)
+        if any(f.kind is Kind.TENSOR and f.detail != "host" for f in facts):
+            return False
+        return self._is_self(target) or not {f.kind for f in facts} & _NOT_STORES
 
     def _is_self(self, target: cst.CSTNode) -> bool:
         return isinstance(target, cst.Attribute) and getattr(target.value, "value", "") == "self"
 
-    def _calm(self, node: cst.CSTNode, *, own: bool = False) -> bool:
+    def calm(self, node: cst.CSTNode, *, own: bool = False) -> bool:
         """Whether an expression has no device work and no effect that must keep its moment."""
         for part in walk(node):
             if isinstance(part, _LEAVES) and not isinstance(part, cst.Lambda):

@@ -120,10 +120,10 @@ class Units:
         for part in walk(node):
             if isinstance(part, cst.Attribute) and getattr(part.value, "value", "") == "self":
                 yield f"self.{part.attr.value}"
-            elif isinstance(part, cst.Name) and part.value != "self" and self._is_use(part):
+            elif isinstance(part, cst.Name) and part.value != "self" and self.is_use(part):
                 yield part.value
 
-    def _is_use(self, name: cst.Name) -> bool:
+    def is_use(self, name: cst.Name) -> bool:
         parent = self.index.parent(name)
         if isinstance(parent, cst.Attribute) and parent.attr is name:
             return False
@@ -132,6 +132,10 @@ class Units:
         scope = self.index.scope_of(name)
         owner = scope.owner(name.value)
         return owner is None or isinstance(owner.node, (cst.Module, cst.FunctionDef))
+
+    def root(self, node: cst.BaseExpression) -> str:
+        """The root, as ``mentions`` gives it, of a name or of an attribute of ``self``."""
+        return f"self.{node.attr.value}" if isinstance(node, cst.Attribute) else getattr(node, "value", "")
 
     def is_number(self, node: cst.BaseExpression) -> bool:
         """Whether an expression is a literal number, signed or not."""

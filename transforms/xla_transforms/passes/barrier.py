@@ -42,9 +42,9 @@ def run(context: Context) -> None:
         return
     for loop in context.loops.all:
         if context.loops.synchronized(loop) is not None:
-            context.plan.report(
-                REDUNDANT, loop.node, "the loop's own synchronize() is its barrier; its loader stays as it is"
-            )
+            if loop.loader is not None:
+                message = "the loop's own synchronize() is its barrier; its loader stays as it is"
+                context.plan.report(REDUNDANT, loop.node, message)
             continue
         _place(context, loop)
 

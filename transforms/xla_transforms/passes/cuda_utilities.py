@@ -12,7 +12,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.roles import Kind
-from xla_transforms.statements import bare, live_calls, migrating, path_of
+from xla_transforms.statements import bare, live_calls, migrating, path_of, reads_of
 from xla_transforms.targets.base import Spelling
 from xla_transforms.tree import method, receiver
 
@@ -39,7 +39,7 @@ QUERY = Rule(
     "XLA205",
     "device-query",
     "A question about the GPU is put to the XLA device.",
-    "torch.cuda.get_device_name and its kin raise without CUDA (pytorch/xla v2.9.0, xla_model.py, runtime.py).",
+    "torch.cuda.get_device_name raises without CUDA (pytorch/xla v2.9.0, xla_model.py and runtime.py).",
 )
 CAPABILITY = Rule(
     "XLA206",
@@ -68,6 +68,8 @@ _HOUSE = frozenset(
         "memory._record_memory_history", "_record_memory_history", "_dump_snapshot",
     )
 )  # fmt: skip
+_PROPERTIES = frozenset({"name", "major", "minor", "total_memory"})
+_BY_HAND = "decide by hand what depends on it"
 _OOM = frozenset({"torch.cuda.OutOfMemoryError", "torch.OutOfMemoryError"})
 
 
@@ -86,7 +88,8 @@ def run(context: Context) -> None:
     for node in context.index.all(cst.Attribute, cst.Name):
         if path_of(context, node) in _OOM and _caught(context, node):
             message = "XLA raises RuntimeError (RESOURCE_EXHAUSTED) at the barrier that runs the graph"
-            context.plan.report(MEMORY_ERROR, node, message, "catch RuntimeError around the barrier, if at all")
+            advice = "catch RuntimeError around the barrier, if at all"
+            context.plan.report(MEMORY_ERROR, node, message, advice)
 
 
 def _caught(context: Context, node: cst.CSTNode) -> bool:
@@ -146,9 +149,9 @@ def _question(context: Context, call: cst.Call, path: str) -> None:
         message = "(8, 0) stands in: no XLA device has a compute capability"
         change = context.plan.change(CAPABILITY, call, message)
         change.replace(call, "(8, 0)")
-        context.plan.report(CAPABILITY, call, message, "decide by hand what depends on it", fixed=True)
+        context.plan.report(CAPABILITY, call, message, _BY_HAND, fixed=True)
     elif path == "torch.cuda.get_device_properties":
-        _property(context, call)
+        _properties(context, call)
     elif path == "torch.cuda.initial_seed":
         change = context.plan.change(QUERY, call, "one seed serves the CPU and the device")
         change.replace(call, f"{change.use('torch')}.initial_seed()")
@@ -160,13 +163,22 @@ def _counted(context: Context, call: cst.Call) -> bool:
     return isinstance(context.index.parent(call), kinds)
 
 
-def _property(context: Context, call: cst.Call) -> None:
-    read = context.index.parent(call)
-    if isinstance(read, cst.Attribute) and read.attr.value == "name":
-        change = context.plan.change(QUERY, read, "the XLA runtime answers instead of CUDA")
-        change.replace(read, change.spell(context.target.device_kind))
-    elif isinstance(read, cst.Attribute) and read.attr.value in ("major", "minor"):
-        message = "8.0 stands in: no XLA device has a compute capability"
-        change = context.plan.change(CAPABILITY, read, message)
-        change.replace(read, "8" if read.attr.value == "major" else "0")
-        context.plan.report(CAPABILITY, read, message, "decide by hand what depends on it", fixed=True)
+def _properties(context: Context, call: cst.Call) -> None:
+    """``torch.cuda.get_device_properties(0).name``, or ``.name`` of the variable that holds the answer."""
+    reads = reads_of(context, call)
+    if not reads or any(read.attr.value not in _PROPERTIES for read in reads):
+        return
+    for read in reads:
+        name = read.attr.value
+        if name == "name":
+            change = context.plan.change(QUERY, read, "the XLA runtime answers instead of CUDA")
+            change.replace(read, change.spell(context.target.device_kind))
+        elif name in ("major", "minor"):
+            message = "8.0 stands in: no XLA device has a compute capability"
+            change = context.plan.change(CAPABILITY, read, message)
+            change.replace(read, "8" if name == "major" else "0")
+            context.plan.report(CAPABILITY, read, message, _BY_HAND, fixed=True)
+    statement = context.index.parent(call)
+    if isinstance(statement, (cst.Assign, cst.AnnAssign)):
+        change = context.plan.change(QUERY, call, "each property is asked for where it is read")
+        change.remove(statement)

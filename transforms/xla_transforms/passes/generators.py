@@ -2,7 +2,7 @@
 
 XLA's state is one integer, read by ``xm.get_rng_state()`` and set by ``xm.set_rng_state(state)``; a
 ``torch.Generator`` cannot live on an XLA device, but tensors on one draw from a generator on the CPU.
-Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``get_rng_state``, ``set_rng_state``, ``fork_rng``.
+Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``: ``get_rng_state``, ``fork_rng``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.statements import bare, drop_arguments, live_calls, migrating
+from xla_transforms.targets.base import XM
 from xla_transforms.tree import argument, has_star, method, receiver, value_of
 
 STATE = Rule(
@@ -79,7 +80,8 @@ def _set_all(context: Context, call: cst.Call, states: cst.BaseExpression) -> No
 
 def _report_foreign(context: Context, call: cst.Call) -> None:
     message = "a checkpoint written on CUDA holds CUDA's generator state, which XLA cannot take"
-    context.plan.report(STATE, call, message, "restore it from checkpoints of the migrated script", fixed=True)
+    advice = "restore it from checkpoints of the migrated script"
+    context.plan.report(STATE, call, message, advice, fixed=True)
 
 
 def _plain(state: cst.BaseExpression) -> cst.BaseExpression:
@@ -110,9 +112,9 @@ def _generator(context: Context, call: cst.Call) -> None:
 
 
 def _fork(context: Context, call: cst.Call) -> None:
-    devices, enabled = argument(call, "devices", 0), value_of(call, "enabled", 1)
+    enabled = value_of(call, "enabled", 1)
     item = context.index.parent(call)
-    if context.already_xla and devices is None:
+    if isinstance(item, cst.WithItem) and _beside_fork(context, item):
         return
     if not isinstance(item, cst.WithItem) or item.asname is not None or has_star(call):
         context.plan.report(NOT_FORKED, call, "fork the XLA device's state too", "with xm.fork_rng(): ...")
@@ -123,3 +125,10 @@ def _fork(context: Context, call: cst.Call) -> None:
         change.replace(call, f"{{0}}(devices=[]), {fork}()", call.func)
     else:
         change.replace(call, f"{{0}}(devices=[], enabled={{1}}), {fork}(enabled={{1}})", call.func, enabled)
+
+
+def _beside_fork(context: Context, item: cst.WithItem) -> bool:
+    """Whether the same ``with`` forks the XLA device's generator already."""
+    items = getattr(context.index.parent(item), "items", ())
+    calls = [i.item for i in items if isinstance(i.item, cst.Call)]
+    return any(context.roles.path(c.func) == f"{XM}.fork_rng" for c in calls)

@@ -18,7 +18,6 @@ from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.roles.classes import bases
 from xla_transforms.scalers import CUDA_PATHS, PATHS, Group, groups
-from xla_transforms.scopes import parameters
 from xla_transforms.tree import argument, has_star
 
 UNWOUND = Rule(
@@ -168,7 +167,7 @@ def _keep(context: Context, group: Group) -> None:
 
 
 def _switch_off(context: Context, call: cst.Call) -> None:
-    change = context.plan.change(KEPT, call, "a scaler that is switched off costs nothing and changes nothing")
+    change = context.plan.change(KEPT, call, "a scaler switched off costs nothing and changes nothing")
     word = f'"{context.target.device_type}"'
     paths = context.roles.spelled(call.func)
     first = call.args[0] if call.args else None

@@ -12,14 +12,14 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
-from xla_transforms.statements import bare, live_calls, migrating
+from xla_transforms.statements import bare, in_double_quotes, live_calls, migrating, path_of, reads_of
 from xla_transforms.tree import string_value
 
 MEMORY = Rule(
     "XLA211",
     "memory-statistics",
     "Memory statistics come from the XLA device, in bytes as before.",
-    "torch.cuda.memory_allocated() is 0 without CUDA and its kin raise (pytorch/xla v2.9.0, get_memory_info).",
+    "torch.cuda.memory_allocated() is 0 without CUDA, its kin raise (pytorch/xla v2.9.0, get_memory_info).",
 )
 PEAK = Rule(
     "XLA212",
@@ -64,6 +64,8 @@ def run(context: Context) -> None:
     if not migrating(context):
         return
     found: list[tuple[cst.BaseExpression, str]] = []
+    for read in _total(context):
+        found.append((read, f'{{m}}["{_LIMIT}"]'))
     for call, path in live_calls(context):
         if path.startswith(("torch.cuda.", "torch.accelerator.")):
             found += _statistic(context, call, path.split(".")[-1])
@@ -72,7 +74,8 @@ def run(context: Context) -> None:
     change = context.plan.change(MEMORY, found[0][0], "the XLA device tells how much memory is used")
     name = _define(context, change)
     for node, template in found:
-        change.replace(node, template.replace("{m}", f"{name}()"))
+        text = template.replace("{m}", f"{name}()")
+        change.replace(node, text.replace('"', "'") if in_double_quotes(context, node) else text)
 
 
 def _statistic(
@@ -88,8 +91,6 @@ def _statistic(
         return [(call, f'({{m}}["{_LIMIT}"] - {{m}}["{_USED}"], {{m}}["{_LIMIT}"])')]
     if name == "memory_summary":
         return [(call, "str({m})")]
-    if name == "get_device_properties" and isinstance(outer, cst.Attribute):
-        return [(outer, f'{{m}}["{_LIMIT}"]')] if outer.attr.value == "total_memory" else []
     if name in ("memory_stats", "memory_stats_as_nested_dict"):
         key = _key(outer)
         if key in _STATS and isinstance(outer, cst.Subscript):
@@ -98,6 +99,17 @@ def _statistic(
     elif name == "memory_snapshot" and bare(context, call) is None:
         context.plan.report(NO_COUNTERPART, call, "no counterpart", "read xm.get_memory_info() instead")
     return []
+
+
+def _total(context: Context) -> list[cst.Attribute]:
+    """Where the size of the GPU's memory is read from its properties."""
+    found: list[cst.Attribute] = []
+    for call in context.index.all(cst.Call):
+        if isinstance(call, cst.Call) and path_of(context, call.func) == "torch.cuda.get_device_properties":
+            reads = reads_of(context, call)
+            known = all(r.attr.value in ("name", "major", "minor", "total_memory") for r in reads)
+            found += [r for r in reads if r.attr.value == "total_memory" and known]
+    return [read for read in found if not context.roles.dead(read)]
 
 
 def _key(outer: cst.CSTNode | None) -> str:

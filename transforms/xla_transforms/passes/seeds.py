@@ -2,7 +2,7 @@
 
 ``torch.cuda.manual_seed(_all)`` becomes ``torch_xla.manual_seed``. On CUDA ``torch.manual_seed`` seeded the
 device too, so that one is added behind it where the script does not seed the device itself.
-Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``manual_seed``; ``core/xla_model.py``, ``set_rng_state``.
+Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``manual_seed``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.placing import is_flag
+from xla_transforms.placing.flags import is_flag
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
 from xla_transforms.statements import bare, has_call, live_calls, migrating
@@ -49,9 +49,9 @@ def run(context: Context) -> None:
     if context.already_xla:
         return
     for call, path in calls:
-        if path in _CPU and context.index.function_of(call) not in workers:
-            if not any(_covers(context, other, call) for other in done):
-                _add(context, call)
+        seeded = any(_covers(context, other, call) for other in done)
+        if path in _CPU and not seeded and context.index.function_of(call) not in workers:
+            _add(context, call)
 
 
 def _worker_functions(context: Context) -> set[cst.CSTNode | None]:

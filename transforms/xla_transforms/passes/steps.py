@@ -65,7 +65,7 @@ def _step(context: Context, call: cst.Call) -> None:
             _write(context, call, optimizer, plain=False)
     elif kinds == {Kind.OPTIMIZER}:
         _write(context, call, base, plain=True)
-    elif not kinds and not call.args:
+    elif kinds <= {Kind.NAME} and not call.args:
         _unresolved(context, call)
 
 

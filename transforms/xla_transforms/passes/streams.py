@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.roles import Kind
@@ -43,12 +44,17 @@ GRAPH = Rule(
 )
 RULES = (STREAM, STREAM_LEFT, RANGE, GRAPH)
 
-_MAKERS = frozenset(f"torch.cuda.{n}" for n in ("Stream", "ExternalStream", "current_stream", "default_stream"))
+_MESSAGE = "the runtime orders its work by itself"
+_MAKERS = frozenset(
+    f"torch.cuda.{n}" for n in ("Stream", "ExternalStream", "current_stream", "default_stream")
+)
 _ORDER = frozenset({"wait_stream", "wait_event", "record_stream", "record_event"})
 _GRAPHS = frozenset(
     f"torch.cuda.{n}" for n in ("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle")
 )
-_MARKS = frozenset(f"torch.cuda.nvtx.{n}" for n in ("range_push", "range_pop", "mark", "range_start", "range_end"))
+_MARKS = frozenset(
+    f"torch.cuda.nvtx.{n}" for n in ("range_push", "range_pop", "mark", "range_start", "range_end")
+)
 
 
 def run(context: Context) -> None:
@@ -69,14 +75,18 @@ def run(context: Context) -> None:
         elif path == "torch.cuda.stream" and isinstance(item, cst.WithItem):
             _leave_stream(context, item)
         elif statement is not None and (path == "torch.cuda.set_stream" or _orders(context, call)):
-            context.plan.change(STREAM, call, "the runtime orders its work by itself").remove(statement)
+            context.plan.change(STREAM, call, _MESSAGE).remove(statement)
     for call, path in live_calls(context):
         if path in _MAKERS and bare(context, call) is None:
             _unmake(context, call)
 
 
 def _range(context: Context, call: cst.Call, item: cst.WithItem) -> None:
+    block = getattr(context.index.parent(item), "body", None)
     if not call.args or item.asname is not None:
+        return
+    if isinstance(block, cst.IndentedBlock) and Branches(context).emptied_block(block):
+        leave_with(context, context.plan.change(RANGE, item, "nothing is left in the range"), item)
         return
     message, values = call.args[0].value, call.args[1:]
     change = context.plan.change(RANGE, call, "a range of XLA's profiler")
@@ -90,9 +100,8 @@ def _range(context: Context, call: cst.Call, item: cst.WithItem) -> None:
 
 def _leave_stream(context: Context, item: cst.WithItem) -> None:
     if item.asname is None:
-        change = context.plan.change(STREAM, item, "the runtime orders its work by itself")
-        if leave_with(context, change, item):
-            return
+        leave_with(context, context.plan.change(STREAM, item, _MESSAGE), item)
+        return
     context.plan.report(STREAM_LEFT, item, "take this with statement away by hand")
 
 
@@ -107,7 +116,7 @@ def _orders(context: Context, call: cst.Call) -> bool:
 
 def _unmake(context: Context, call: cst.Call) -> None:
     """A stream nobody needs any more: its line goes, or ``None`` stands where a value must."""
-    change = context.plan.change(STREAM, call, "the runtime orders its work by itself")
+    change = context.plan.change(STREAM, call, _MESSAGE)
     statement = context.index.parent(call)
     target = sole_target(statement)
     reads = _reads(context, target) if target is not None else []

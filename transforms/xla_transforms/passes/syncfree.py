@@ -110,7 +110,8 @@ def _chosen_at_run_time(context: Context, call: cst.Call) -> bool:
 def _foreign(context: Context, call: cst.Call, path: str) -> None:
     name = path.split(".")[-1]
     advice = _ADVICE.get(name, "choose an optimizer of torch.optim; mind that the defaults differ")
-    context.plan.report(CUDA_ONLY, call, f"{name} needs {path.split('.')[0]}, which runs on CUDA alone", advice)
+    message = f"{name} needs {path.split('.')[0]}, which runs on CUDA alone"
+    context.plan.report(CUDA_ONLY, call, message, advice)
 
 
 def _twin(context: Context, call: cst.Call, name: str) -> None:
@@ -134,7 +135,8 @@ def _drop_fused(context: Context, call: cst.Call) -> None:
             message = "fused=True raises on XLA tensors"
             change = context.plan.change(FUSED, gone[0], message)
             change.drop(items, gone)
-            context.plan.report(FUSED, holder, "the fused implementation is CUDA's; it is left out", fixed=True)
+            told = "the fused implementation is CUDA's; it is left out"
+            context.plan.report(FUSED, holder, told, fixed=True)
 
 
 def _argument_lists(context: Context, call: cst.Call) -> Iterator[tuple[cst.CSTNode, list[cst.CSTNode]]]:

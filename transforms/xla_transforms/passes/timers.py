@@ -23,7 +23,7 @@ TIMER = Rule(
     "XLA231",
     "event-timer",
     "A CUDA event used as a timer becomes a reading of the host's clock.",
-    "torch.cuda.Event().record() raises without CUDA; XLA runs only at a barrier, so the clock is read behind one.",
+    "torch.cuda.Event().record() raises without CUDA; XLA runs at a barrier, the clock is read behind it.",
 )
 SPLIT = Rule(
     "XLA232",
@@ -119,7 +119,7 @@ class Events:
 
     def convert(self, made: list[cst.Call]) -> None:
         for call in self.calls:
-            if not self.context.plan.taken(call):
+            if self.context.plan.free(call):
                 self._convert(call)
         for call in made:
             self._unmake(call)
@@ -128,9 +128,10 @@ class Events:
         change = self.context.plan.change(TIMER, call, "the clock needs no event")
         statement = self.index.parent(call)
         target = sole_target(statement)
-        recorded = [receiver(c) for c in self.calls if method(c) == "record"]
-        simple = isinstance(target, cst.Name) and any(same(target, r) for r in recorded)
-        if simple and statement is not None:
+        function = self.index.function_of(call)
+        near = [c for c in self.calls if method(c) == "record" and self.index.function_of(c) is function]
+        simple = isinstance(target, (cst.Name, cst.Attribute)) and isinstance(statement, cst.Assign)
+        if simple and any(same(target, receiver(c)) for c in near) and statement is not None:
             change.remove(statement)
         else:
             change.replace(call, "0.0")
@@ -141,10 +142,11 @@ class Events:
         if name == "record":
             self._record(call, base)
             return
-        change = self.context.plan.change(TIMER, call, "the host's clock measures, in milliseconds")
         if name == "elapsed_time" and call.args:
             self._elapsed(call, base, call.args[0].value)
-        elif name == "query":
+            return
+        change = self.context.plan.change(TIMER, call, "the clock needs no event")
+        if name == "query":
             change.replace(call, "True")
         elif name == "synchronize":
             change.replace(call, change.spell(self.context.target.wait))
@@ -176,13 +178,14 @@ class Events:
         change.before(statement, change.spell(self.context.target.wait))
         change.replace(call, reading, base)
         message = "what is measured runs at a barrier of its own"
-        self.context.plan.report(SPLIT, call, message, "take the measurement out once it has served", fixed=True)
+        advice = "take the measurement out once it has served"
+        self.context.plan.report(SPLIT, call, message, advice, fixed=True)
 
     def _waits(self, call: cst.Call, step: int) -> cst.CSTNode | None:
         """The statement beside a ``record()`` that waits for the device; other records may lie between."""
         line = self.index.statement_of(call)
         block = self.index.parent(line) if line is not None else None
-        body = list(getattr(block, "body", ()))
+        body: list[cst.CSTNode] = list(getattr(block, "body", ()))
         position = next((i for i, item in enumerate(body) if item is line), -1)
         while 0 <= (position := position + step) < len(body):
             beside = self._only_call(body[position])

@@ -18,11 +18,12 @@ _NAMES = re.compile(r"dev|gpu|cuda|acc", re.IGNORECASE)
 class Variable:
     """A variable (or attribute) that holds the script's device, as facts of an expression show it."""
 
-    def __init__(self, roles: Roles, text: str, node: cst.CSTNode | None) -> None:
+    def __init__(self, roles: Roles, text: str, *nodes: cst.CSTNode) -> None:
+        """``nodes`` are reads of the variable, or the values given to it; none for one of ours."""
         self.text = text
-        facts = {f for f in roles.facts(node) if f.kind is not Kind.NONE} if node is not None else set()
+        facts = {f for node in nodes for f in roles.facts(node) if f.kind is not Kind.NONE}
         self.kinds = {f.kind for f in facts} or {Kind.DEVICE}
-        self.places = roles.places(node) if node is not None else {"cuda", "cpu"}
+        self.places = {place for node in nodes for place in roles.places(node)} or {"cuda", "cpu"}
         self.word = Kind.DEVICE not in self.kinds and bool({Kind.STRING, Kind.OPTION} & self.kinds)
         self.mixed = Kind.DEVICE in self.kinds and Kind.STRING in self.kinds
 
@@ -77,7 +78,7 @@ class Variables:
             own = self.index.scope_of(statement) is scope
             inner = self.index.scope_of(node) is not scope
             if own and (inner or self.precedes(statement, node) or self.index.within(node, statement)):
-                return Variable(self.roles, text, None)
+                return Variable(self.roles, text)
         return None
 
     def _named(self, scope: Scope, node: cst.CSTNode) -> Variable | None:
@@ -107,8 +108,10 @@ class Variables:
             if variable.kinds == {Kind.UNKNOWN} and self._used_as_device(use):
                 return variable
         values = [b.value for b in scope.bindings[name] if b.value is not None and not b.path]
-        variables = [Variable(self.roles, name, value) for value in values if not uses]
-        return variables[0] if variables and variables[0].holds_device else None
+        if uses or not values:
+            return None
+        variable = Variable(self.roles, name, *values)
+        return variable if variable.holds_device else None
 
     def _is_target(self, scope: Scope, name: str, node: cst.CSTNode) -> bool:
         return any(b.node is node for b in scope.bindings[name])

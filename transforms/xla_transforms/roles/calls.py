@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from xla_transforms.roles import Roles
 
 
+# What names the device in use, be it as a device or by its number.
+_CURRENT_DEVICE = frozenset(
+    {
+        "torch.accelerator.current_accelerator", "torch.accelerator.current_device_index",
+        "torch.accelerator.current_device_idx", "torch.cuda.current_device",
+    }
+)  # fmt: skip
+
+
 def call(roles: Roles, node: cst.Call) -> Facts:
     """What a call gives back."""
     found: set[Fact] = set()
@@ -68,7 +77,7 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return roles.facts(node.args[0].value)
     if path == "copy.deepcopy" and node.args:
         return roles.facts(node.args[0].value)
-    if path == "torch.accelerator.current_accelerator":
+    if path in _CURRENT_DEVICE:
         return fact(Kind.DEVICE, "cuda")
     if path == "torch.utils.data.random_split":
         return fact(Kind.DATASET, path)

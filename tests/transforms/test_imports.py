@@ -1,0 +1,169 @@
+"""Imports: the names that wanted modules get, where their lines go, and which old ones go away."""
+
+from __future__ import annotations
+
+import pytest
+from transforms.helpers import context_of
+
+from xla_transforms.cleanup import unused_imports
+from xla_transforms.findings import Rule
+from xla_transforms.imports import ImportTable
+from xla_transforms.render import Renderer, apply
+from xla_transforms.targets.base import PL, XM
+
+RULE = Rule("XLA000", "test", "Test.", "Test.")
+
+
+def table(code: str) -> ImportTable:
+    return context_of(code).plan.imports
+
+
+def inserted(code: str, *modules: str) -> str:
+    imports = table(code)
+    offset, apart = imports.insertion()
+    lines = imports.lines(list(modules))
+    return code[:offset] + "".join(line + "\n" for line in lines) + ("\n" if apart else "") + code[offset:]
+
+
+def cleaned(code: str, new: str) -> str:
+    """What is left of ``code``'s imports when its text becomes ``new`` elsewhere."""
+    index = context_of(code).index
+    sites = unused_imports(index, new)
+    return apply(code, Renderer(index, sites).edits())
+
+
+# ---- names
+
+
+def test_the_usual_aliases() -> None:
+    imports = table("import torch\n")
+    assert imports.name_of(XM) == "xm"
+    assert imports.name_of(PL) == "pl"
+    assert imports.name_of("torch_xla") == "torch_xla"
+    assert imports.lines([PL, XM, "torch_xla"]) == [
+        "import torch_xla",
+        "import torch_xla.core.xla_model as xm",
+        "import torch_xla.distributed.parallel_loader as pl",
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import polars as pl\n", "import pytorch_lightning as pl\n", "def f(pl):\n    pass\n", "pl = 1\n",
+        "for pl in x:\n    pass\n", "def pl():\n    pass\n", "y = [pl for pl in x]\n",
+        "def f():\n    import polars as pl\n",
+    ],
+)  # fmt: skip
+def test_an_alias_that_the_script_uses_for_something_else(code: str) -> None:
+    imports = table(code)
+    assert imports.name_of(PL) == "xla_pl"
+    assert imports.lines([PL]) == [f"import {PL} as xla_pl"]
+
+
+def test_an_import_that_is_there_is_used() -> None:
+    imports = table(f"import {XM} as model\n")
+    assert imports.name_of(XM) == "model"
+    assert imports.lines([XM]) == []
+
+
+def test_from_imports_that_are_there() -> None:
+    imports = table("from torch_xla.core import xla_model\n")
+    assert imports.name_of(XM) == "xla_model"
+    assert imports.lines([XM]) == []
+
+
+def test_an_import_under_a_condition_does_not_count() -> None:
+    imports = table(f"if x:\n    import {XM} as xm\n")
+    assert imports.name_of(XM) == "xla_xm"
+    assert imports.lines([XM]) == [f"import {XM} as xla_xm"]
+
+
+def test_a_name_is_kept_once_chosen() -> None:
+    imports = table("import polars as pl\n")
+    assert imports.name_of(PL) == imports.name_of(PL)
+
+
+def test_items_imported_from_a_module() -> None:
+    assert table("x = 1\n").lines(["torch_xla.amp.syncfree"]) == ["from torch_xla.amp import syncfree"]
+    assert table("syncfree = 1\n").lines(["torch_xla.amp.syncfree"]) == [
+        "from torch_xla.amp import syncfree as xla_syncfree"
+    ]
+
+
+# ---- where the lines go
+
+LINE = "import torch_xla\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import a\n@\nx = 1\n", "import a\nfrom b import c\n@\nx = 1\n", '"""Doc."""\n\nimport a\n@\nx = 1\n',
+        '"""Doc."""\nfrom __future__ import annotations\n@', "from __future__ import annotations\n@\nx = 1\n",
+        "#!/usr/bin/env python\n# text\nimport a\n@x = 1\n", "import a; import b\n@x = 1\n",
+        "from a import (\n    b,\n    c,\n)  # d\n@\nx = 1\n", "import a\n@\nsys.path.append('.')\nimport b\n",
+        "import a\n\n# group\nimport b\n@\nx = 1\n", "import a\n@try:\n    import b\nexcept ImportError:\n    b = None\n",
+    ],
+)  # fmt: skip
+def test_behind_the_first_block_of_imports(code: str) -> None:
+    assert inserted(code.replace("@", ""), "torch_xla") == code.replace("@", LINE)
+
+
+def test_behind_a_docstring_without_imports() -> None:
+    assert inserted('"""Doc."""\nx = 1\n', "torch_xla") == f'"""Doc."""\n{LINE}\nx = 1\n'
+
+
+def test_at_the_top_below_the_first_comments() -> None:
+    assert inserted("# coding: utf-8\nx = 1\n", "torch_xla") == f"# coding: utf-8\n{LINE}\nx = 1\n"
+
+
+def test_code_before_the_imports() -> None:
+    code = "import os\nos.environ['A'] = '1'\nimport torch\n"
+    assert inserted(code, "torch_xla").index(LINE) < code.index("import torch")
+
+
+# ---- what goes away
+
+OLD = "from torch.cuda.amp import GradScaler, autocast\n"
+
+
+def test_names_that_are_still_used_stay() -> None:
+    assert cleaned(OLD + "autocast(GradScaler)\n", "autocast(GradScaler)\n") == OLD + "autocast(GradScaler)\n"
+
+
+def test_names_that_were_never_used_are_the_users_business() -> None:
+    assert cleaned(OLD + "x = 1\n", "x = 1\n") == OLD + "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        ("autocast()\n", "from torch.cuda.amp import autocast\n"),
+        ("GradScaler()\n", "from torch.cuda.amp import GradScaler\n"),
+        ("x = 1\n", ""),
+    ],
+)
+def test_names_that_are_used_no_more_go(left: str, expected: str) -> None:
+    use = "autocast(GradScaler)\n"
+    assert cleaned(OLD + use, left) == expected + use
+
+
+def test_in_several_lines_and_with_aliases() -> None:
+    code = "from torch.cuda.amp import (\n    GradScaler as GS,\n    autocast,\n)\nGS(autocast)\n"
+    assert cleaned(code, "autocast\n") == "from torch.cuda.amp import (\n    autocast,\n)\nGS(autocast)\n"
+
+
+def test_other_imports_stay_though_unused() -> None:
+    code = "import numpy as np\nfrom torch.cuda import amp\nnp.x(amp)\n"
+    assert cleaned(code, "x\n") == "import numpy as np\nnp.x(amp)\n"
+
+
+def test_names_listed_for_export_stay() -> None:
+    code = OLD + "__all__ = ['autocast']\nautocast(GradScaler)\n"
+    assert "import autocast\n" in cleaned(code, "__all__ = ['autocast']\n")
+
+
+def test_the_only_line_of_a_block() -> None:
+    code = "try:\n    from torch.cuda.amp import autocast\nexcept ImportError:\n    autocast = None\nautocast()\n"
+    assert cleaned(code, "x = 1\n").startswith("try:\n    pass\nexcept ImportError:\n")

@@ -1,0 +1,225 @@
+"""Models on their way to the device: which statement moves which model, and who took its parameters before.
+
+On CUDA ``module.to(device)`` changes the data of its parameters in place; on XLA it makes new parameters.
+Whoever holds the old ones (an optimizer, the other end of a tie) keeps them. Source: pytorch v2.9,
+``torch/nn/modules/module.py``, ``_apply`` and ``compute_should_use_set_data``; pytorch/xla#1623, #2719.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from xla_transforms.plan import Planned
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
+from xla_transforms.roles.catalog import MODEL_METHODS_SAME
+from xla_transforms.roles.classes import is_self
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.tree import children, dotted, method, receiver, value_of, walk
+
+SWITCH = "__future__.set_swap_module_params_on_conversion(True)"
+_READS = ("parameters", "named_parameters")
+Path = list[tuple[cst.CSTNode, cst.CSTNode]]
+
+
+@dataclass(eq=False)
+class Move:
+    """A call that moves a model to the device.
+
+    ``model`` is what is moved, ``holder`` the variable or attribute that is the model afterwards, ``small``
+    the small statement the call stands in.
+    """
+
+    call: cst.Call
+    model: cst.BaseExpression
+    holder: cst.BaseExpression | None
+    small: cst.CSTNode
+
+
+def moves(roles: Roles) -> list[Move]:
+    """Every move of a model to the device in the program."""
+    calls = (*roles.program.calls.get("to", ()), *roles.program.calls.get("cuda", ()))
+    found = (_move(roles, call) for call in calls if _to_device(roles, call))
+    return [move for move in found if move is not None]
+
+
+def returns_to_host(roles: Roles) -> list[Move]:
+    """Every move of a model to the CPU in the program."""
+    calls = roles.program.calls
+    to_cpu = [c for c in calls.get("to", ()) if c.args and roles.places(c.args[0].value) == {"cpu"}]
+    found = (_move(roles, call) for call in (*to_cpu, *calls.get("cpu", ())))
+    return [move for move in found if move is not None]
+
+
+def _move(roles: Roles, call: cst.Call) -> Move | None:
+    model, index = receiver(call), roles.index(call)
+    while isinstance(model, cst.Call) and method(model) in MODEL_METHODS_SAME:
+        model = receiver(model)
+    small = next((a for a in index.ancestors(call) if isinstance(a, cst.BaseSmallStatement)), None)
+    if model is None or small is None or roles.dead(call):
+        return None
+    holder = _holder(index, call, model, small)
+    known = _is_model(roles, model) or (isinstance(model, cst.Call) and _is_model(roles, holder))
+    return Move(call, model, holder, small) if known else None
+
+
+def _is_model(roles: Roles, model: cst.BaseExpression | None) -> bool:
+    facts = roles.facts(model) if model is not None else frozenset()
+    pretrained = any(
+        f.detail.startswith("transformers.") and f.detail.endswith(".from_pretrained") for f in facts
+    )
+    return roles.kinds(model) == {Kind.MODEL} or pretrained
+
+
+def _to_device(roles: Roles, call: cst.Call) -> bool:
+    if method(call) == "cuda":
+        return True
+    given = value_of(call, "device", 0)
+    if given is None or roles.path(given).startswith("torch."):
+        return False
+    return roles.places(given) != {"cpu"} and Kind.TENSOR not in roles.kinds(given)
+
+
+def _holder(
+    index: ModuleIndex, call: cst.CSTNode, model: cst.BaseExpression, small: cst.CSTNode
+) -> cst.BaseExpression | None:
+    """What names the moved model after the statement."""
+    if isinstance(small, cst.Expr):
+        return model if isinstance(model, (cst.Name, cst.Attribute)) else None
+    target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
+    if not isinstance(small, cst.Assign) or target is None:
+        return None
+    if isinstance(target, (cst.Name, cst.Attribute)):
+        return target if _outermost(index, call) is small.value else None
+    if isinstance(target, cst.Tuple) and isinstance(small.value, cst.Tuple):
+        for left, right in zip(target.elements, small.value.elements, strict=False):
+            if right.value is call:
+                return left.value
+    return None
+
+
+def _outermost(index: ModuleIndex, call: cst.CSTNode) -> cst.CSTNode:
+    """The whole chain ``net.to(device).train()`` that a move is part of."""
+    parent = index.parent(call)
+    above = index.parent(parent) if isinstance(parent, cst.Attribute) else None
+    return _outermost(index, above) if isinstance(above, cst.Call) else call
+
+
+def key(roles: Roles, node: cst.BaseExpression | None) -> tuple[object, str] | None:
+    """What two expressions share that name the same variable or the same attribute of ``self``."""
+    if isinstance(node, cst.Name):
+        return roles.index(node).scope_of(node).owner(node.value), node.value
+    if isinstance(node, cst.Attribute) and is_self(roles, node.value):
+        return roles.index(node).class_of(node), node.attr.value
+    if isinstance(node, cst.Attribute) and dotted(node):
+        return None, dotted(node)
+    return None
+
+
+def same_model(roles: Roles, one: cst.BaseExpression, move: Move) -> bool:
+    """Whether an expression and a move speak of the same model."""
+    ours = key(roles, one)
+    if ours is not None and ours in (key(roles, move.model), key(roles, move.holder)):
+        return True
+    functions = {roles.index(n).function_of(n) for n in (one, move.call)}
+    if len(functions) == 1 and isinstance(one, cst.Name) and isinstance(move.model, cst.Name):
+        return False
+    shared = roles.origins(one, Kind.MODEL) & roles.origins(move.model, Kind.MODEL)
+    return any(_made_once(roles, origin) for origin in shared)
+
+
+def _made_once(roles: Roles, origin: cst.CSTNode) -> bool:
+    if not isinstance(origin, cst.ClassDef):
+        return isinstance(origin, cst.Call)
+    calls = roles.program.calls.get(origin.name.value, ())
+    return sum(any(f.node is origin for f in roles.facts(c.func)) for c in calls) == 1
+
+
+def parameters_taken(roles: Roles, optimizer: cst.Call) -> dict[cst.BaseExpression, cst.Call]:
+    """The models whose parameters an optimizer takes, each with the first call that reads them."""
+    found: dict[cst.BaseExpression, cst.Call] = {}
+    seen: set[cst.CSTNode] = set()
+    stack: list[cst.CSTNode] = [arg.value for arg in optimizer.args]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, cst.Call) and method(node) in _READS:
+            found.update(dict.fromkeys(_prefixes(roles, receiver(node)), node))
+        elif isinstance(node, cst.Name):
+            stack += [b.value for b in roles.bindings(node) if b.value is not None]
+        stack += children(node)
+    return found or _read_around(roles, optimizer)
+
+
+def _read_around(roles: Roles, optimizer: cst.Call) -> dict[cst.BaseExpression, cst.Call]:
+    """The models whose parameters are read above the optimizer in its function."""
+    index = roles.index(optimizer)
+    function = index.function_of(optimizer)
+    found: dict[cst.BaseExpression, cst.Call] = {}
+    for node in walk(function) if function is not None else ():
+        before = index.source.offsets(node)[0] < index.source.offsets(optimizer)[0]
+        if isinstance(node, cst.Call) and method(node) in _READS and before:
+            found.update(dict.fromkeys(_prefixes(roles, receiver(node)), node))
+    return found
+
+
+def _prefixes(roles: Roles, node: cst.CSTNode | None) -> Iterator[cst.BaseExpression]:
+    """``a.b`` and ``a`` for ``a.b``, those that are models."""
+    while isinstance(node, (cst.Name, cst.Attribute)):
+        if roles.kinds(node) == {Kind.MODEL}:
+            yield node
+        if isinstance(node, cst.Name):
+            return
+        node = node.value
+
+
+def comes_before(roles: Roles, one: cst.CSTNode, other: cst.CSTNode) -> bool | None:
+    """Whether one node runs before another one, ``None`` where that is not known."""
+    answers = {_earlier(roles, a, b) for a in _paths(roles, one) for b in _paths(roles, other)}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _exclusive(roles: Roles, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Whether two nodes stand in different ways of one ``if``."""
+    index = roles.index(one)
+    if index is not roles.index(other):
+        return False
+    ways: dict[cst.CSTNode, cst.CSTNode] = {a: c for a, c in _steps(index, one) if isinstance(a, cst.If)}
+    return any(a in ways and ways[a] is not c for a, c in _steps(index, other))
+
+
+def _steps(index: ModuleIndex, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    child = node
+    for parent in index.ancestors(node):
+        yield parent, child
+        child = parent
+
+
+def _earlier(roles: Roles, one: Path, other: Path) -> bool | None:
+    for (scope, node), (other_scope, other_node) in zip(one, other, strict=False):
+        if scope is not other_scope or _exclusive(roles, node, other_node):
+            return None
+        if node is not other_node:
+            offsets = roles.index(scope).source.offsets
+            return offsets(node)[0] < offsets(other_node)[0]
+    return None
+
+
+def _paths(roles: Roles, node: cst.CSTNode, depth: int = 0) -> list[Path]:
+    """How a node is reached: for each way the functions from the outside in, with the calls in them."""
+    index = roles.index(node)
+    function = index.function_of(node)
+    here = (function or index.source.module, node)
+    sites = [site for site, _ in callers(roles, function)] if function is not None and depth < 6 else []
+    outer = [path for site in sites for path in _paths(roles, site, depth + 1)]
+    return [[*path, here] for path in outer] or [[here]]
+
+
+def switch_line(change: Planned) -> str:
+    """The statement that lets a move keep the parameters' identity, as CUDA's does."""
+    return f"{change.use('torch')}.{SWITCH}"

@@ -1,0 +1,111 @@
+"""Reads of device values that stay in a step loop: made cheap where they are guarded, reported elsewhere.
+
+Behind a barrier a read costs a transfer but no execution. Where the user's flags may choose the CPU a step
+closure would never run, so a guarded read gets a barrier of its own in front of it.
+Source: pytorch/xla, the guides "PyTorch on XLA devices" and "Recompilation"; executions counted on 2.9.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.loops.deferral import Deferral
+from xla_transforms.loops.units import Unit, lines_of
+from xla_transforms.tree import walk
+
+READ = Rule(
+    "XLA701",
+    "host-read",
+    "Something in a step loop brings a value to the host in every step.",
+    "Each read before the barrier is an execution of its own and makes the host wait (pytorch/xla#2231).",
+    Severity.WARNING,
+)
+BRANCH = Rule(
+    "XLA702",
+    "host-branch",
+    "Python decides by the value of a device tensor in a step loop.",
+    "The condition is read in every step, which cuts the step in two executions (pytorch/xla#1368).",
+    Severity.WARNING,
+)
+GUARDED = Rule(
+    "XLA703",
+    "barrier-before-log",
+    "A read now and then gets a barrier in front of it.",
+    "After a barrier a read costs no execution; works on the CPU as well, where a step closure would not run.",
+)
+RULES = (READ, BRANCH, GUARDED)
+
+_READ_ADVICE = (
+    "keep the tensor, detached, and read it every few steps or behind the loop; "
+    "or hand it to xm.add_step_closure"
+)
+_BRANCH_ADVICE = (
+    "decide on the device (torch.where), or every few steps; a skipped step is not a zero gradient for momentum, "
+    "Adam or weight decay; on several replicas all must decide alike (xm.all_reduce of a flag)"
+)
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or context.already_xla:
+        return
+    for deferral in context.deferrals:
+        guards = _guarded(context, deferral)
+        _restore(context, deferral, guards)
+        for unit in deferral.left:
+            _report(context, deferral, unit)
+        _in_functions(context, deferral)
+
+
+def _guarded(context: Context, deferral: Deferral) -> list[cst.CSTNode]:
+    """Write the barrier into the blocks that read now and then; the first lines of those blocks."""
+    if deferral.closures:
+        return []
+    blocks = dict.fromkeys(u.guards[0] for run in deferral.runs for u in run.units if u.guards)
+    first = [lines_of(b)[0] for b in blocks if isinstance(b, cst.IndentedBlock) and not _work_follows(context, deferral, b)]
+    for line in first:
+        change = context.plan.change(GUARDED, line, "the step runs before its values are read")
+        change.before(line, change.spell(context.target.sync))
+    return first
+
+
+def _work_follows(context: Context, deferral: Deferral, block: cst.CSTNode) -> bool:
+    end = context.index.source.offsets(lines_of(block)[-1])[1]
+    effects = context.loops.effects
+    calls = [c for c in effects.calls(deferral.loop.node.body) if effects.of_call(c)]
+    return any(context.index.source.offsets(call)[0] > end for call in calls)
+
+
+def _restore(context: Context, deferral: Deferral, guards: list[cst.CSTNode]) -> None:
+    for statement, names in deferral.restores.items():
+        change = context.plan.change(GUARDED, statement, "what was summed on the device becomes a number here")
+        change.before(statement, *(deferral.restored(name) for name in names))
+
+
+def _report(context: Context, deferral: Deferral, unit: Unit) -> None:
+    code = context.index.source.code
+    branch = not unit.whole or context.loops.effects.of(unit.statement)
+    for read in unit.reads:
+        text = " ".join(code(read).split())
+        text = text if len(text) <= 60 else text[:57] + "..."
+        if branch and isinstance(unit.statement, (cst.If, cst.While, cst.Assert)):
+            context.plan.report(BRANCH, read, f"a branch needs {text} on the host in every step", _BRANCH_ADVICE)
+        elif not unit.guards:
+            context.plan.report(READ, read, f"{text} is read in every step: one more execution", _READ_ADVICE)
+
+
+def _in_functions(context: Context, deferral: Deferral) -> None:
+    """Reads in functions that each iteration calls."""
+    line = context.index.source.span(deferral.loop.node).line
+    for call in context.loops.effects.calls(deferral.loop.node.body):
+        for item in context.roles.facts(call.func):
+            if not isinstance(item.node, cst.FunctionDef) or context.roles.index(item.node) is not context.index:
+                continue
+            for statement in walk(item.node.body, into_functions=False):
+                if not isinstance(statement, cst.SimpleStatementLine):
+                    continue
+                for read in deferral.reads.within(statement):
+                    text = " ".join(context.index.source.code(read).split())
+                    message = f"{text} is read in every step of the loop in line {line}: one more execution"
+                    context.plan.report(READ, read, message, _READ_ADVICE)

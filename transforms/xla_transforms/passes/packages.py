@@ -1,0 +1,96 @@
+"""Packages that only run on CUDA: each place that uses one is named, with what to take instead.
+
+Source: the packages' own documentation; pytorch/xla v2.9.0, ``torch_xla/experimental/custom_kernel.py``
+(Pallas kernels, flash attention) and ``docs/source/learn/pytorch-on-xla-devices.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.scopes import Binding, How
+from xla_transforms.statements import migrating
+
+PACKAGE = Rule(
+    "XLA951",
+    "cuda-package",
+    "The script imports a package that only runs on CUDA.",
+    "Its kernels are CUDA code: importing it or calling it fails on a machine without CUDA.",
+    Severity.ERROR,
+)
+OPTIONAL = Rule(
+    "XLA952",
+    "cuda-package-optional",
+    "The script can do without a package that only runs on CUDA.",
+    "The import is tried, and a machine without CUDA takes the other way.",
+    Severity.INFO,
+)
+RULES = (PACKAGE, OPTIONAL)
+
+_ADVICE = {
+    "apex": "torch.autocast and torch.optim do the same; apex.parallel is not needed on one device",
+    "flash_attn": "torch.nn.functional.scaled_dot_product_attention; on TPU torch_xla's own kernel",
+    "flash_attn_interface": "torch.nn.functional.scaled_dot_product_attention",
+    "xformers": "torch.nn.functional.scaled_dot_product_attention",
+    "bitsandbytes": "torch.optim for its optimizers; its quantised layers have no counterpart",
+    "nvidia": "torchvision's transforms and a DataLoader with workers",
+    "triton": "plain tensor operations, which XLA fuses by itself; Pallas on TPU",
+    "torch.utils.cpp_extension": "plain tensor operations, which XLA fuses by itself",
+    "pycuda": "plain tensor operations",
+    "cupy": "numpy on the host, or plain tensor operations",
+    "numba.cuda": "plain tensor operations",
+    "transformer_engine": "torch.autocast in bfloat16 and plain torch.nn layers",
+    "deepspeed": "torch.optim on one device; FSDP of torch_xla on several",
+    "tensorrt": "XLA compiles the model by itself",
+    "torch_tensorrt": "XLA compiles the model by itself",
+    "pynvml": "xm.get_memory_info() tells how much memory is used",
+    "nvtx": "torch_xla.debug.profiler.Trace names a range",
+    "cudf": "pandas",
+    "cuml": "scikit-learn",
+    "ffcv": "a DataLoader with workers",
+    "mamba_ssm": "the plain PyTorch scan of the model",
+    "causal_conv1d": "torch.nn.Conv1d with padding",
+}
+
+
+def run(context: Context) -> None:
+    if not migrating(context):
+        return
+    told: set[cst.CSTNode] = set()
+    for binding in _imports(context):
+        package = _package(binding.name)
+        if package is None or binding.statement in told or context.roles.dead(binding.statement):
+            continue
+        told.add(binding.statement)
+        rule = OPTIONAL if _tried(context, binding.statement) else PACKAGE
+        context.plan.report(rule, binding.statement, f"{package} only runs on CUDA", _ADVICE[package])
+
+
+def _imports(context: Context) -> Iterator[Binding]:
+    for scope in context.index.scopes.values():
+        for bindings in scope.bindings.values():
+            yield from (b for b in bindings if b.how is How.IMPORT)
+
+
+def _package(path: str) -> str | None:
+    """The CUDA-only package that an imported path belongs to."""
+    found = (name for name in _ADVICE if path == name or path.startswith(f"{name}."))
+    return max(found, key=len, default=None)
+
+
+def _tried(context: Context, statement: cst.CSTNode) -> bool:
+    """Whether the script goes on without the package."""
+    for parent in context.index.ancestors(statement):
+        if isinstance(parent, cst.Try):
+            return any(not _raises(handler) for handler in parent.handlers)
+    return False
+
+
+def _raises(handler: cst.ExceptHandler) -> bool:
+    statements = getattr(handler.body, "body", ())
+    last = statements[-1] if statements else None
+    return isinstance(last, cst.SimpleStatementLine) and any(isinstance(s, cst.Raise) for s in last.body)

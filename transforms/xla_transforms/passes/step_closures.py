@@ -1,0 +1,105 @@
+"""Logging goes into step closures: functions that run when the step's values are there.
+
+``print(loss.item())`` in the middle of a step makes the host wait and cuts the step in two executions. A step
+closure is run at the barrier, with the values that were handed to it.
+Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``add_step_closure``; pytorch/xla#1795.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule
+from xla_transforms.loops.deferral import Deferral
+from xla_transforms.loops.handover import Run
+from xla_transforms.plan import Render
+
+CLOSURE = Rule(
+    "XLA721",
+    "step-closure",
+    "Statements that only show or store a step's values run in a step closure.",
+    "They run at the barrier, when the values are there, instead of an execution of their own "
+    "(pytorch/xla v2.9.0, add_step_closure).",
+)
+RULES = (CLOSURE,)
+
+_NAME = "log_step"
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or context.already_xla:
+        return
+    used: dict[cst.CSTNode | None, int] = {}
+    for deferral in context.deferrals:
+        if not deferral.closures:
+            continue
+        for found in deferral.runs:
+            function = context.index.function_of(deferral.loop.node)
+            used[function] = used.get(function, 0) + 1
+            _write(context, deferral, found, _name(context, used[function]))
+
+
+def _name(context: Context, number: int) -> str:
+    name = _NAME if number == 1 else f"{_NAME}_{number}"
+    bound = {n for scope in context.index.scopes.values() for n in scope.bindings}
+    while name in bound:
+        name += "_"
+    return name
+
+
+def _write(context: Context, deferral: Deferral, found: Run, name: str) -> None:
+    first, last = found.units[0].statement, found.units[-1].statement
+    change = context.plan.change(CLOSURE, first, "values are shown and stored when the step has run")
+    for place, given in found.lifted.items():
+        change.replace(place, given)
+    lifted = {given: context.index.source.code(place) for place, given in found.lifted.items()}
+    taken = _tuple([*found.names, *lifted.values()])
+    add = change.spell(context.target.step_closure).format(name, taken)
+    head = [f"def {name}({', '.join([*found.names, *lifted])}):"]
+    if found.outer:
+        scope = "nonlocal" if context.index.function_of(first) is not None else "global"
+        head.append(f"{context.index.source.indent}{scope} {', '.join(found.outer)}")
+    late = [n for n in found.names if n in deferral.sums or n in deferral.deferred]
+    head += [context.index.source.indent + deferral.restored(n) for n in late]
+    text = _Text(context, found, head, add)
+    change.replace_statements(first, last, text.write)
+
+
+def _tuple(items: list[str]) -> str:
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+class _Text:
+    """The lines of a closure and of the call that adds it."""
+
+    def __init__(self, context: Context, found: Run, head: list[str], add: str) -> None:
+        self.source, self.found, self.head, self.add = context.index.source, found, head, add
+        self.indent = context.plan.indentation(found.units[0].statement)
+
+    def write(self, render: Render) -> str:
+        newline = self.source.newline
+        above = "" if self._spaced() else newline
+        head = "".join(f"{self.indent}{line}{newline}" for line in self.head)
+        body = "".join(
+            self.source.indent + line if line.strip() else line for line in self._body(render).splitlines(keepends=True)
+        )
+        body = body if body.endswith(("\n", "\r")) else body + newline
+        return f"{above}{head}{body}{newline}{self.indent}{self.add}{newline}"
+
+    def _spaced(self) -> bool:
+        """Whether the line above is blank or a comment, which then is the function's."""
+        start = self.source.line_start(self.source.offsets(self.found.units[0].statement)[0])
+        above = self.source.text[:start].rstrip("\r\n") if start else ""
+        line = self.source.text[:start].splitlines()[-1].strip() if above or start else ""
+        return not line or line.startswith("#")
+
+    def _body(self, render: Render) -> str:
+        text, pieces = self.source.text, []
+        position = self.source.line_start(self.source.offsets(self.found.units[0].statement)[0])
+        for unit in self.found.units:
+            start, end = self.source.offsets(unit.statement)
+            pieces += [text[position:start], render(unit.statement)]
+            position = end
+        pieces.append(text[position : self.source.line_end(position)])
+        return "".join(pieces)
