@@ -10,7 +10,7 @@ import tokenize
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from scripts_to_migrate import Script, scripts
 
@@ -18,10 +18,14 @@ from xla_migrate import migrate_source
 from xla_migrate.api import Result
 from xla_transforms.engine import migrate_bytes
 
+# "fixed" tries the same examples each time; HYPOTHESIS_PROFILE=search looks for new ones and shrinks them.
 settings.register_profile(
-    "fixed", derandomize=True, deadline=None, max_examples=30, suppress_health_check=list(HealthCheck)
+    "fixed", derandomize=True, deadline=None, max_examples=30, database=None,
+    suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate),
+)  # fmt: skip
+settings.register_profile(
+    "search", settings.get_profile("fixed"), derandomize=False, max_examples=500, phases=tuple(Phase)
 )
-settings.register_profile("search", parent=settings.get_profile("fixed"), derandomize=False, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 

@@ -27,20 +27,20 @@ def sine_waves(count, length):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=3, help="steps to run")
+    parser.add_argument("--steps", type=int, default=2, help="steps to run")
     opt = parser.parse_args()
 
     torch.manual_seed(0)
     device = torch.device("cuda")
 
-    data = sine_waves(12, 40).to(device)
+    data = sine_waves(12, 20).to(device)
     inputs, target = data[3:, :-1], data[3:, 8:]
     test_input, test_target = data[:3, :-1], data[:3, 8:]
 
     seq = Sequence().to(device)
     criterion = nn.MSELoss()
     # LBFGS wants the whole data set in one batch
-    optimizer = optim.LBFGS(seq.parameters(), lr=0.3, max_iter=5, history_size=5)
+    optimizer = optim.LBFGS(seq.parameters(), lr=0.3, max_iter=3, history_size=3)
     for i in range(opt.steps):
         print("STEP: ", i)
 

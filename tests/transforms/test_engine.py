@@ -151,12 +151,13 @@ def test_form_feeds_are_kept() -> None:
 @pytest.mark.parametrize(
     ("data", "code", "line"),
     [
-        (b"import torch\nx = torch.zeros(2).cuda(\n", "XLA001", 3),
+        (b"import torch\nx = torch.zeros(2).cuda(\ny = 1\n", "XLA001", 2),
+        (b"import torch\nprint 'cuda'\nraise E, 'x'\n", "XLA001", 2),
+        (b"import torch.cuda\ndef f(:\n    pass\n", "XLA001", 2),
         (b"import torch\nprint 'cuda'\n", "XLA001", 2),
         (b"# torch cuda\nx = '\xff'\n", "XLA002", 2),
         (b"# coding: martian\n# torch cuda\n", "XLA002", 1),
         (b"import torch\nx = '\x00cuda\n", "XLA001", 2),
-        (("torch.cuda; x = " + "(" * 400 + ")" * 400).encode(), "XLA001", 1),
     ],
 )
 def test_what_cannot_be_read_comes_back_with_a_place(data: bytes, code: str, line: int) -> None:
@@ -164,18 +165,15 @@ def test_what_cannot_be_read_comes_back_with_a_place(data: bytes, code: str, lin
     assert outcome.failed
     assert outcome.data == data
     assert outcome.edits == ()
-    assert [f.code for f in outcome.findings] == [code] or code == "XLA001"
-    assert outcome.findings[0].code in (code, "XLA003")
-    assert outcome.findings[0].span.line <= line
-    assert outcome.findings[0].span.line >= 1
+    assert [(f.code, f.span.line) for f in outcome.findings] == [(code, line)]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "x = " + "a." * 3000 + "cuda()\n", "x = " + "-" * 3000 + "1\n", "x = " + "f(" * 90 + ")" * 90 + "\n",
+        "x = " + "a." * 400 + "cuda()\n", "x = " + "-" * 3000 + "1\n", "x = " + "f(" * 90 + ")" * 90 + "\n",
         "".join("    " * i + f"if a{i}:\n" for i in range(90)) + "    " * 90 + "x.cuda()\n",
-        "x = " + " + ".join(["a"] * 3000) + "\n", "x = [" + "1, " * 20000 + "]\n",
+        "x = " + " + ".join(["a"] * 400) + "\n", "x = [" + "1, " * 2000 + "]\n",
     ],
 )  # fmt: skip
 def test_deep_nesting_never_raises(text: str) -> None:
@@ -262,7 +260,11 @@ def test_a_result_that_does_not_compile(passes) -> None:  # type: ignore[no-unty
 
 
 def test_a_result_with_a_name_that_nothing_binds(passes) -> None:  # type: ignore[no-untyped-def]
-    passes(replace_names("opt", "nowhere"))
+    def run(context: Context) -> None:
+        use = context.index.named("opt")[-1]
+        context.plan.change(RULE, use, "test").replace(use, "nowhere")
+
+    passes(run)
     outcome = migrate_bytes(SCRIPT)
     assert outcome.data == SCRIPT
     assert [f.code for f in outcome.findings] == ["XLA004"]
@@ -299,8 +301,8 @@ def test_a_pass_that_reports_only(passes) -> None:  # type: ignore[no-untyped-de
 
 
 def test_without_black_new_text_is_left_as_written(passes) -> None:  # type: ignore[no-untyped-def]
-    passes(replace_names("lr", "lr"), replace_names("rows", "f( 1,2 )"))
-    assert b"DataLoader(f( 1,2 ))" in migrate_bytes(SCRIPT, Settings(black=None)).data
+    passes(replace_names("rows", "print( 1,2 )"))
+    assert b"DataLoader(print( 1,2 ))" in migrate_bytes(SCRIPT, Settings(black=None)).data
 
 
 def test_an_unknown_target_is_the_callers_mistake() -> None:

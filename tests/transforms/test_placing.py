@@ -104,7 +104,7 @@ def test_new_variable_comes_before_the_first_call_that_needs_it() -> None:
         ('def f(d):\n    return d == "cpu"\nf("cuda")\n', {Use.TEXT}),
         ('def f():\n    return "cuda"\nx.to(f())\n', {Use.PLACE}),
         (
-            'class T:\n    def __init__(self):\n        self.d = "cuda"\n    def f(self):\n        x.to(self.d)\n',
+            'class T:\n    def a(self):\n        self.d = "cuda"\n    def f(self):\n        x.to(self.d)\n',
             {Use.PLACE},
         ),
         ('c = {"d": "cuda"}\nx.to(c["d"])\n', {Use.PLACE}),

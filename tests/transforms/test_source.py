@@ -136,6 +136,9 @@ def test_newline_and_indent_are_the_files_own() -> None:
         ("x = 1\nprint 'python 2'\n", 2),
         ("exec code in scope\n", 1),
         ("if a:\nb = 1\n", 2),
+        ("def f(:\n    pass\n", 1),
+        ("print 'a'\nraise E, 'x'\n", 1),
+        ("a = 1\nb = (\nc = 2\n", 2),
     ],
 )
 def test_what_is_not_python_3_has_a_line(text: str, line: int) -> None:

@@ -8,7 +8,16 @@ from xla_transforms import check
 from xla_transforms.plan import Plan, Site
 from xla_transforms.scopes import How, ModuleIndex
 
-_REMOVABLE = ("torch.cuda", "torch.amp", "torch.optim.", "torch.backends", "contextlib.nullcontext")
+_REMOVABLE = (
+    "torch.cuda",
+    "torch.amp",
+    "torch.optim.",
+    "torch.backends",
+    "torch.compile",
+    "torch.inference_mode",
+    "torch.utils.checkpoint",
+    "contextlib.nullcontext",
+)
 
 
 def unused_imports(index: ModuleIndex, code: str) -> list[Site]:

@@ -26,7 +26,9 @@ def decode(data: bytes) -> tuple[str, str]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:
-        raise SourceError("XLA002", f"unknown encoding: {error}") from error
+        if "encoding declaration" not in str(error):
+            raise SourceError("XLA002", f"unknown encoding: {error}") from error
+        encoding = "utf-8"  # no declaration, and something else than UTF-8 in the first lines
     if data.startswith(codecs.BOM_UTF8):
         encoding = "utf-8"
     try:

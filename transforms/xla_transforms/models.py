@@ -20,7 +20,7 @@ from xla_transforms.roles.classes import is_self
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import children, dotted, method, receiver, value_of, walk
 
-SWITCH = "__future__.set_swap_module_params_on_conversion(True)"
+_SWITCH = "__future__.set_swap_module_params_on_conversion"
 _READS = ("parameters", "named_parameters")
 Path = list[tuple[cst.CSTNode, cst.CSTNode]]
 
@@ -220,6 +220,13 @@ def _paths(roles: Roles, node: cst.CSTNode, depth: int = 0) -> list[Path]:
     return [[*path, here] for path in outer] or [[here]]
 
 
-def switch_line(change: Planned) -> str:
-    """The statement that lets a move keep the parameters' identity, as CUDA's does."""
-    return f"{change.use('torch')}.{SWITCH}"
+def keep_identity(change: Planned, statement: cst.CSTNode) -> None:
+    """Let the moves in a statement keep the parameters' identity, as CUDA's do.
+
+    Only there: with the switch on, ``load_state_dict`` fails on recurrent layers, which hold weak
+    references to their parameters (pytorch v2.9, ``torch/nn/modules/rnn.py``).
+    """
+    switch = f"{change.use('torch')}.{_SWITCH}"
+    change.before(statement, f"{switch}(True)")
+    if not any(isinstance(small, cst.Return) for small in getattr(statement, "body", ())):
+        change.after(statement, f"{switch}(False)")

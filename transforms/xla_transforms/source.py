@@ -7,11 +7,12 @@ print and text differ the places are mapped back through the characters that lib
 
 from __future__ import annotations
 
+import ast
 import bisect
 import io
+import warnings
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import libcst as cst
 from libcst._nodes.internal import CodegenState
@@ -184,14 +185,24 @@ def _parse(text: str) -> cst.Module:
     try:
         return cst.parse_module(body)
     except cst.ParserSyntaxError as error:
-        line, column = error.raw_line, error.raw_column + 1
-        raise SourceError("XLA001", _reason(error), max(line, 1), max(column, 1)) from error
+        raise _syntax_error(body, error) from error
     except RecursionError as error:
         raise SourceError("XLA003", "nested too deeply for the parser") from error
     except Exception as error:  # the native parser raises bare errors on text it cannot tokenise
-        raise SourceError("XLA001", f"not Python 3: {error}") from error
+        raise _syntax_error(body, error) from error
 
 
-def _reason(error: Any) -> str:
-    message = str(error.message).strip().splitlines()
-    return "not Python 3: " + (message[-1] if message else "syntax error")
+def _syntax_error(text: str, error: Exception) -> SourceError:
+    """The error with Python's own words and place, which are nearer to the mistake than the parser's."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except SyntaxError as own:
+        line, column = own.lineno or text.count("\n", 0, text.find("\0")) + 1, own.offset or 1
+        return SourceError("XLA001", f"not Python 3: {own.msg}", max(line, 1), max(column, 1))
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    line, column = getattr(error, "raw_line", 1), getattr(error, "raw_column", 0) + 1
+    lines = str(getattr(error, "message", error)).strip().splitlines() or ["syntax error"]
+    return SourceError("XLA001", f"not Python 3: {lines[-1]}", max(line, 1), max(column, 1))

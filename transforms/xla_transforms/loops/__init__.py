@@ -10,6 +10,7 @@ import libcst as cst
 
 from xla_transforms.loops.batches import BatchUse, use_of_batches
 from xla_transforms.loops.effects import Effect, Effects
+from xla_transforms.loops.reads import Reads
 from xla_transforms.program import Program
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.structure import loaders_behind
@@ -48,6 +49,7 @@ class Loops:
         self.roles = roles
         self.index = index
         self.effects = Effects(roles)
+        self.reads = Reads(roles)
 
     @property
     def program(self) -> Program:
@@ -151,8 +153,14 @@ class Loops:
         """
         if loop.wrapped or self.synchronized(loop) is not None:
             return None
-        working = [s for s in loop.body if self.effects.of(s) or _holds_step_loop(self.effects, s)]
+        working = [s for s in loop.body if self._works(s)]
         return working[-1] if working else None
+
+    def _works(self, statement: cst.CSTNode) -> bool:
+        if self.effects.of(statement) or _holds_step_loop(self.effects, statement):
+            return True
+        simple = isinstance(statement, cst.SimpleStatementLine)
+        return simple and any(True for _ in self.reads.computed(statement))
 
     def exits(self, loop: Loop, kind: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The statements of a kind that end an iteration early, where they come behind device work."""

@@ -12,7 +12,7 @@ import libcst as cst
 
 from xla_transforms.loops import Loop, Loops
 from xla_transforms.loops.handover import Handover, Run
-from xla_transforms.loops.reads import Reads, spans_lines
+from xla_transforms.loops.reads import spans_lines
 from xla_transforms.loops.sinks import Sinks
 from xla_transforms.loops.sums import Sum, Sums
 from xla_transforms.loops.units import Unit, Units, lines_of
@@ -30,11 +30,12 @@ class Deferral:
     def __init__(self, loops: Loops, loop: Loop, *, closures: bool) -> None:
         self.loops, self.loop, self.closures = loops, loop, closures
         self.roles, self.index = loops.roles, loops.index
-        self.reads = Reads(self.roles)
-        self.sinks = Sinks(self.roles, loops.effects)
+        self.reads = loops.reads
+        self.sinks = Sinks(self.roles, loops.effects, self.reads)
         self.parts = Units(loops, loop, self.reads, self.sinks)
         self.units = self.parts.found
         self._sums = Sums(self.roles, self.reads)
+        self.value_function = self._sums.value_function
         self.sums: dict[str, Sum] = {}
         self.deferred: dict[str, Unit] = {}
         self.moved: set[Unit] = set()
@@ -50,7 +51,7 @@ class Deferral:
         return self.index.scope_of(self.loop.node)
 
     def _settle(self) -> None:
-        if not any(unit.reads for unit in self.units):
+        if not any(unit.reads or self._value_functions(unit) for unit in self.units):
             return
         while True:
             self._assume()
@@ -214,16 +215,20 @@ class Deferral:
 
     def _deferrable(self, unit: Unit) -> str | None:
         """The name of ``value = loss.item()``, bound nowhere else in the loop."""
-        if len(unit.reads) != 1 or not isinstance(unit.statement, cst.SimpleStatementLine) or unit.behind:
+        if not isinstance(unit.statement, cst.SimpleStatementLine) or unit.behind:
             return None
         small = unit.statement.body[0]
         if len(unit.statement.body) != 1 or not isinstance(small, cst.Assign) or len(small.targets) != 1:
             return None
         target = small.targets[0].target
-        if not isinstance(target, cst.Name) or self._sums.value_read(small.value) is None:
+        read = unit.reads == [small.value] and self._sums.value_read(small.value) is not None
+        if not isinstance(target, cst.Name) or not (read or self._sums.value_function(small.value)):
             return None
-        single = sum(target.value in u.binds for u in self.units) == 1 and unit.reads[0] is small.value
-        return target.value if single else None
+        return target.value if sum(target.value in u.binds for u in self.units) == 1 else None
+
+    def _value_functions(self, unit: Unit) -> list[cst.FunctionDef]:
+        calls = [n for n in walk(unit.statement) if isinstance(n, cst.Call)] if unit.whole else []
+        return [f for c in calls if (f := self._sums.value_function(c)) is not None]
 
     def _add_to_sum(self, unit: Unit) -> None:
         found = self._sums.addition(unit.statement)
@@ -243,7 +248,7 @@ class Deferral:
     def _computes(self, leaf: cst.Call) -> bool:
         """Whether reading a value has the device work, the barrier having passed."""
         tensor = self._sums.value_read(leaf)
-        return not isinstance(tensor, (cst.Name, cst.Attribute))
+        return tensor is not None and not self.reads.plain(tensor)
 
     def _summable(self, total: Sum) -> bool:
         """Whether a sum starts from literal numbers; finds out what restores it behind the loop."""
@@ -373,6 +378,12 @@ class Deferral:
         handled = {*self._sum_units(), *self.deferred.values()}
         handled |= {unit for run in self.runs for unit in run.units}
         return [u for u in self.units if u.reads and u not in handled and not u.behind]
+
+    @property
+    def functions(self) -> set[cst.FunctionDef]:
+        """The functions that give back a tensor in place of its value, for a sum or a value of this loop."""
+        units = {*self._sum_units(), *self.deferred.values()}
+        return {f for unit in units for f in self._value_functions(unit)}
 
     def captured(self, total: Sum) -> bool:
         """Whether a closure is handed a sum before more is added to it in the same iteration."""

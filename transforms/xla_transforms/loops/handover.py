@@ -16,7 +16,7 @@ from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.units import Unit
 from xla_transforms.roles import Kind
 from xla_transforms.scopes import How
-from xla_transforms.tree import method, walk
+from xla_transforms.tree import method, receiver, walk
 
 if TYPE_CHECKING:
     from xla_transforms.loops.deferral import Deferral
@@ -75,23 +75,27 @@ class Handover:
     def _hand_over_computed(self, place: cst.BaseExpression) -> bool:
         """What the device must compute first is traced with the step: in a closure it would run by itself."""
         mentions = set(self.deferral.parts.mentions(place))
-        if self.binds & mentions or mentions & {*self.deferral.sums, *self.deferral.deferred}:
+        stores = {root for unit in self.run.units for root in unit.stores}
+        if (self.binds | stores) & mentions or mentions & {*self.deferral.sums, *self.deferral.deferred}:
             return False
-        if not self.deferral.sinks.calm(place):
+        if self._in_body(place) and self.deferral.loops.effects.of(place):
             return False
-        root = next((n.value for n in walk(place) if isinstance(n, cst.Name) and n.value != "self"), "value")
-        root = root if self.roles.path(place) == "" and root not in ("torch", "F") else "value"
-        self.run.lifted[place] = self._free(place, f"{root}_{method(place) or 'value'}")
+        self.run.lifted[place] = self._free(place, self._computed_name(place))
         return True
 
-    def _bound_outside(self, name: str) -> bool:
-        """Whether a name that the run binds is used by anything else."""
-        d = self.deferral
-        others = [u for u in d.units if u not in self.run.units]
-        return any(name in u.mentions for u in others) or d.used_outside({name})
+    def _in_body(self, place: cst.BaseExpression) -> bool:
+        line = self.index.statement_of(place)
+        return all(unit.statement is not line for unit in self.run.units)
 
-    def _uses(self) -> list[cst.Name]:
-        return [name for unit in self.run.units for name in self._uses_of(unit)]
+    def _computed_name(self, place: cst.BaseExpression) -> str:
+        """``output_argmax`` for ``output.argmax(1)``, ``first_stack`` for ``torch.stack([first, second])``."""
+        while method(place) in ("detach", "float") and (base := receiver(place)) is not None:
+            place = base
+        path = self.roles.path(place.func) if isinstance(place, cst.Call) else ""
+        names = [n for n in walk(place) if isinstance(n, cst.Name) and self.deferral.parts.is_use(n)]
+        roots = [n.value for n in names if not self.roles.path(n) and n.value != "self"]
+        last = path.rpartition(".")[2] or method(place) or "value"
+        return f"{roots[0]}_{last}" if roots else last
 
     def _judge(self, node: cst.Name) -> bool:
         name = node.value
@@ -231,6 +235,9 @@ class Handover:
         while name in taken or name in self.deferral.scope.bindings:
             name += "_now"
         return name
+
+    def _uses(self) -> list[cst.Name]:
+        return [name for unit in self.run.units for name in self._uses_of(unit)]
 
     def _uses_of(self, unit: Unit) -> list[cst.Name]:
         names = [n for n in walk(unit.statement) if isinstance(n, cst.Name)]

@@ -101,14 +101,19 @@ class Reads:
 
     def plain(self, node: cst.CSTNode) -> bool:
         """Whether an expression only names a tensor that is computed already."""
-        while isinstance(node, (cst.Attribute, cst.Call)):
-            if isinstance(node, cst.Call):
-                if method(node) != "detach":
-                    return False
+        while True:
+            if isinstance(node, cst.Call) and method(node) == "detach":
                 node = node.func
-            assert isinstance(node, cst.Attribute)
-            node = node.value
-        return isinstance(node, cst.Name)
+            elif isinstance(node, cst.Attribute) or (isinstance(node, cst.Subscript) and self._looks_up(node)):
+                node = node.value
+            else:
+                return isinstance(node, cst.Name)
+
+    def _looks_up(self, node: cst.Subscript) -> bool:
+        """Whether a subscript takes an entry of a container, not a part of a tensor."""
+        index = node.slice[0].slice
+        key = isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
+        return key or bool(self.roles.kinds(node.value) & {Kind.MODEL, Kind.SEQUENCE, Kind.MAPPING})
 
     def computed(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """The outermost expressions below a node that give the device work before they are read."""

@@ -7,23 +7,22 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.loops.effects import Effect, Effects
-from xla_transforms.loops.reads import LOG_METHODS
+from xla_transforms.loops.reads import LOG_METHODS, Reads
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.tree import body_of, method, receiver, walk
+from xla_transforms.tree import body_of, children, method, receiver, walk
 
 STORE_METHODS = frozenset({"append", "extend", "update", "add", "insert", "add_batch", "appendleft"})
 MUTATORS = STORE_METHODS | {"clear", "pop", "remove", "reset", "sort", "reverse", "setdefault", "popleft"}
 _SHOW_PATHS = ("wandb.", "logging.", "mlflow.", "rich.print", "tqdm.", "loguru.", "warnings.warn", "sys.stdout.")
 _NOT_STORES = {Kind.MODEL, Kind.OPTIMIZER, Kind.SCALER, Kind.SCHEDULER, Kind.NAME, Kind.SAMPLER, Kind.LOADER}
-_LEAVES = (cst.Yield, cst.Await, cst.NamedExpr, cst.Lambda, cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Del)
+_LEAVES = (cst.Yield, cst.Await, cst.NamedExpr, cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Del)
 
 
 class Sinks:
     """Answers which statements only show or store values."""
 
-    def __init__(self, roles: Roles, effects: Effects) -> None:
-        self.roles = roles
-        self.effects = effects
+    def __init__(self, roles: Roles, effects: Effects, reads: Reads) -> None:
+        self.roles, self.effects, self.reads = roles, effects, reads
 
     def is_sink(self, statement: cst.CSTNode) -> bool:
         """Whether running a statement somewhat later changes nothing but the time of its output or store."""
@@ -120,15 +119,25 @@ class Sinks:
         return isinstance(target, cst.Attribute) and getattr(target.value, "value", "") == "self"
 
     def calm(self, node: cst.CSTNode, *, own: bool = False) -> bool:
-        """Whether an expression has no device work and no effect that must keep its moment."""
-        for part in walk(node):
-            if isinstance(part, _LEAVES) and not isinstance(part, cst.Lambda):
+        """Whether an expression has no effect that must keep its moment, but for what is computed at once."""
+        at_once = set(self.reads.computed(node))
+        stack = [node]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, _LEAVES):
                 return False
+            if part in at_once:
+                if any(isinstance(inner, _LEAVES) for inner in walk(part)):
+                    return False
+                continue
             if isinstance(part, cst.Call) and not (own and part is node) and not self._calm_call(part):
                 return False
-        return self.effects.of(node) is Effect.NONE or (own and self.effects.of(node) is Effect.OTHER)
+            stack.extend(children(part))
+        return True
 
     def _calm_call(self, call: cst.Call) -> bool:
+        if self.effects.of_call(call):
+            return False
         for item in self.roles.facts(call.func):
             if isinstance(item.node, cst.FunctionDef) and not self._pure(item.node):
                 return False

@@ -9,8 +9,9 @@ import libcst as cst
 from xla_transforms.loops.reads import Reads
 from xla_transforms.loops.units import Unit
 from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
 from xla_transforms.scopes import Binding, How
-from xla_transforms.tree import method, number_value, receiver
+from xla_transforms.tree import method, number_value, receiver, same, walk
 
 _LOGICAL = frozenset(
     {"eq", "ne", "gt", "ge", "lt", "le", "isclose", "logical_and", "logical_or", "logical_not", "bool", "isnan"}
@@ -56,6 +57,8 @@ class Sums:
     def leaves(self, node: cst.BaseExpression, deferred: set[str]) -> list[cst.Call] | None:
         """The reads in an addend that is arithmetic over reads, deferred values and host numbers."""
         tensor = self.value_read(node)
+        if isinstance(node, cst.Call) and self.value_function(node) is not None:
+            return [node]
         if tensor is not None:
             assert isinstance(node, cst.Call)
             return [node] if not any(True for _ in self.reads.within(tensor)) else None
@@ -81,6 +84,19 @@ class Sums:
             tensor = receiver(tensor)
         return tensor
 
+    def value_function(self, call: cst.CSTNode | None) -> cst.FunctionDef | None:
+        """The function of ``total += step(batch)`` that ends in ``return loss.item()`` and is called here alone."""
+        if not isinstance(call, cst.Call):
+            return None
+        found = {f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION}
+        function = found.pop() if len(found) == 1 else None
+        if not isinstance(function, cst.FunctionDef) or self.roles.index(function) is not self.roles.index(call):
+            return None
+        values = _returned(function)
+        if not values or any(v is None or self.value_read(v) is None for v in values):
+            return None
+        return function if [c for c, _ in callers(self.roles, function)] == [call] else None
+
     def kind_of(self, node: cst.BaseExpression, depth: int = 0) -> str:
         """``int`` or ``float`` for what an addend adds, the empty string where it is not known."""
         if isinstance(node, cst.BinaryOperation):
@@ -94,6 +110,10 @@ class Sums:
         if tensor is not None and isinstance(node, cst.Call):
             cast = self.roles.path(node.func).removeprefix("builtins.")
             return cast if cast in ("int", "float") else self.dtype_of(tensor)
+        function = self.value_function(node)
+        if function is not None:
+            kinds = {self.kind_of(v, depth + 1) for v in _returned(function) if v is not None}
+            return kinds.pop() if len(kinds) == 1 else ""
         if isinstance(node, cst.Call):
             whole = self.roles.path(node.func) == "builtins.len" or method(node) in ("size", "numel", "nelement")
             return "int" if whole else self.dtype_of(node, depth)
@@ -105,6 +125,8 @@ class Sums:
         """``int``, ``bool`` or ``float`` for a tensor's elements, the empty string where it is not known."""
         if depth > 6 or node is None:
             return ""
+        if isinstance(node, (cst.Name, cst.Subscript, cst.Attribute)) and self._differentiated(node):
+            return "float"
         if isinstance(node, cst.Comparison):
             return "bool"
         if isinstance(node, cst.BinaryOperation):
@@ -117,6 +139,15 @@ class Sums:
             found = {self._of_binding(b, depth) for b in self.roles.bindings(node)}
             return found.pop() if len(found) == 1 else ""
         return ""
+
+    def _differentiated(self, node: cst.BaseExpression) -> bool:
+        """Whether the module calls ``backward`` on an expression written alike: it is a float."""
+        calls = self.roles.program.calls.get("backward", ())
+        index = self.roles.index(node)
+        function = index.function_of(node)
+        return any(
+            same(receiver(c), node) for c in calls if self.roles.index(c) is index and index.function_of(c) is function
+        )
 
     def _of_operation(self, node: cst.BinaryOperation, depth: int) -> str:
         if isinstance(node.operator, cst.Divide):
@@ -132,6 +163,10 @@ class Sums:
 
     def _of_call(self, node: cst.Call, depth: int) -> str:
         name, path = method(node), self.roles.path(node.func)
+        functions = [f.node for f in self.roles.facts(node.func) if isinstance(f.node, cst.FunctionDef)]
+        if functions and Kind.FUNCTION in self.roles.kinds(node.func):
+            kinds = {self.dtype_of(v, depth + 1) for f in functions for v in _returned(f)}
+            return kinds.pop() if len(kinds) == 1 else ""
         if path.startswith("torch.nn.functional.") or Kind.MODEL in self.roles.kinds(node.func):
             return "float"
         name = path.rpartition(".")[2] if path.startswith("torch.") else name
@@ -144,3 +179,7 @@ class Sums:
             inner = self.dtype_of(base, depth + 1)
             return "int" if inner == "bool" or name == "count_nonzero" else inner
         return self.dtype_of(base, depth + 1) if name in _VIEWS else ""
+
+
+def _returned(function: cst.FunctionDef) -> list[cst.BaseExpression | None]:
+    return [n.value for n in walk(function.body, into_functions=False) if isinstance(n, cst.Return)]

@@ -91,7 +91,7 @@ class Units:
             one_line = isinstance(statement.body, cst.SimpleStatementSuite)
             names = {n.value for n in walk(statement.test) if isinstance(n, cst.Name)}
             return one_line or self.reads.decides(statement) is not None or bool(names & self.candidates)
-        return isinstance(statement, (cst.For, cst.With))
+        return isinstance(statement, cst.For)
 
     def _unit(
         self, statement: cst.CSTNode, block: cst.CSTNode, guards: tuple[cst.CSTNode, ...], late: bool, *, whole: bool, sink: bool

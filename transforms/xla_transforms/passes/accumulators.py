@@ -45,17 +45,27 @@ def run(context: Context) -> None:
             for read in unit.reads:
                 assert isinstance(read, cst.Call)
                 _keep_tensor(context, change, deferral, read, widen=False)
+        for function in deferral.functions:
+            _give_back_tensor(context, deferral, function)
 
 
 def _sum(context: Context, deferral: Deferral, total: Sum) -> None:
     line = total.units[0].statement
     change = context.plan.change(SUM, line, "the sum stays on the device until the loop is over")
     for leaf in total.leaves:
-        _keep_tensor(context, change, deferral, leaf, widen=not total.counts and _computes_low(context))
+        if deferral.value_function(leaf) is None:
+            _keep_tensor(context, change, deferral, leaf, widen=not total.counts and _computes_low(context))
     if deferral.captured(total):
         for unit in total.units:
             _not_in_place(context, change, unit.statement)
     change.after(deferral.loop.node, deferral.restored(total.name))
+
+
+def _give_back_tensor(context: Context, deferral: Deferral, function: cst.FunctionDef) -> None:
+    for node in walk(function.body, into_functions=False):
+        if isinstance(node, cst.Return) and isinstance(node.value, cst.Call):
+            change = context.plan.change(VALUE, node, "the tensor is given back; its sum is read behind the loop")
+            _keep_tensor(context, change, deferral, node.value, widen=_computes_low(context))
 
 
 def _keep_tensor(

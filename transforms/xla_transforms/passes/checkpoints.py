@@ -190,6 +190,12 @@ def _is_state(context: Context, target: cst.Name) -> bool:
             continue
         if isinstance(parent, (cst.Subscript, cst.ComparisonTarget)):
             return True
-        if isinstance(parent, cst.Arg) and (user := context.index.parent(parent)) is not None:
-            return method(user) != "" or path_of(context, getattr(user, "func", None)) == ""
+        user = context.index.parent(parent) if isinstance(parent, cst.Arg) else None
+        if isinstance(user, cst.Call) and not _computes(context, user):
+            return True
     return False
+
+
+def _computes(context: Context, call: cst.Call) -> bool:
+    """Whether a call computes with its arguments: a model, a function of torch."""
+    return context.roles.may_be(call.func, Kind.MODEL) or path_of(context, call.func).startswith("torch.")

@@ -79,11 +79,21 @@ def _uncompile(context: Context, node: cst.BaseExpression, model: cst.BaseExpres
         if same(other, model):
             node, outer = outer, context.index.parent(outer)
     change = context.plan.change(COMPILE, node, _MESSAGE)
-    if isinstance(outer, cst.Expr) or (outer is not None and same(sole_target(outer), model)):
+    target = sole_target(outer)
+    needless = same(target, model) and _bound_before(context, target)
+    if outer is not None and (isinstance(outer, cst.Expr) or needless):
         change.remove(outer)
     else:
         change.replace(node, "{0}", model)
     _inner_modules(context)
+
+
+def _bound_before(context: Context, target: cst.BaseExpression | None) -> bool:
+    """Whether a name has a value without the assignment that goes."""
+    if not isinstance(target, cst.Name):
+        return True
+    owner = context.index.scope_of(target).owner(target.value)
+    return owner is not None and len(owner.bindings[target.value]) > 1
 
 
 def _inner_modules(context: Context) -> None:
@@ -114,6 +124,6 @@ def _reference(context: Context, node: cst.CSTNode) -> None:
         return
     if isinstance(outer, cst.Decorator):
         _undecorate(context, outer)
-    elif not isinstance(outer, (cst.Attribute, cst.NameItem)):
+    elif not isinstance(outer, (cst.Attribute, cst.NameItem, cst.AssignTarget)):
         advice = "leave it out: XLA compiles the traced step by itself"
         context.plan.report(COMPILE_LEFT, node, "torch.compile is handed on", advice)

@@ -48,7 +48,7 @@ def run(context: Context) -> None:
 
 def _assignment(context: Context, node: cst.Assign) -> None:
     targets = [t.target for t in node.targets]
-    if all(context.roles.path(t).startswith(_PLACES) for t in targets):
+    if all(_is_setting(context, target) for target in targets):
         if not has_call(node.value, context) or _only_asks(context, node.value):
             change = context.plan.change(SETTING, node, "it only concerns CUDA's kernels")
             change.remove(node)
@@ -56,6 +56,10 @@ def _assignment(context: Context, node: cst.Assign) -> None:
         place = targets[0]
         if context.roles.path(place.value) == "os.environ" and isinstance(place.slice[0].slice, cst.Index):
             _environment(context, node, place.slice[0].slice.value)
+
+
+def _is_setting(context: Context, target: cst.BaseExpression) -> bool:
+    return any(path.startswith(_PLACES) for path in context.roles.spelled(target))
 
 
 def _only_asks(context: Context, value: cst.BaseExpression) -> bool:

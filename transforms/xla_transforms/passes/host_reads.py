@@ -98,14 +98,20 @@ def _report(context: Context, deferral: Deferral, unit: Unit) -> None:
 def _in_functions(context: Context, deferral: Deferral) -> None:
     """Reads in functions that each iteration calls."""
     line = context.index.source.span(deferral.loop.node).line
+    moved = [unit.statement for run in deferral.runs for unit in run.units] if deferral.closures else []
     for call in context.loops.effects.calls(deferral.loop.node.body):
+        if any(context.index.within(call, statement) for statement in moved):
+            continue
         for item in context.roles.facts(call.func):
-            if not isinstance(item.node, cst.FunctionDef) or context.roles.index(item.node) is not context.index:
-                continue
-            for statement in walk(item.node.body, into_functions=False):
-                if not isinstance(statement, cst.SimpleStatementLine):
-                    continue
-                for read in deferral.reads.within(statement):
-                    text = " ".join(context.index.source.code(read).split())
-                    message = f"{text} is read in every step of the loop in line {line}: one more execution"
-                    context.plan.report(READ, read, message, _READ_ADVICE)
+            if isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
+                _in_function(context, deferral, item.node, line)
+
+
+def _in_function(context: Context, deferral: Deferral, function: cst.FunctionDef, line: int) -> None:
+    if context.roles.index(function) is not context.index:
+        return
+    for statement in walk(function.body, into_functions=False):
+        for read in deferral.reads.within(statement) if isinstance(statement, cst.SimpleStatementLine) else ():
+            text = " ".join(context.index.source.code(read).split())
+            message = f"{text} is read in every step of the loop in line {line}: one more execution"
+            context.plan.report(READ, read, message, _READ_ADVICE)

@@ -17,12 +17,12 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.models import (
     Move,
     comes_before,
+    keep_identity,
     key,
     moves,
     parameters_taken,
     returns_to_host,
     same_model,
-    switch_line,
 )
 from xla_transforms.placing import several_devices
 from xla_transforms.plan import Render
@@ -64,7 +64,7 @@ def run(context: Context) -> None:
         return
     every = moves(context.roles)
     optimizers = _optimizers(context) if every else []
-    written: set[cst.CSTNode | None] = set()
+    written: set[cst.CSTNode] = set()
     for move in every:
         if context.roles.index(move.call) is not context.index:
             continue
@@ -121,7 +121,7 @@ def _runs_before(roles: Roles, one: cst.Call, other: cst.Call) -> bool:
 
 
 def _mend(
-    context: Context, optimizer: cst.Call, read: cst.Call, move: Move, written: set[cst.CSTNode | None]
+    context: Context, optimizer: cst.Call, read: cst.Call, move: Move, written: set[cst.CSTNode]
 ) -> None:
     region = _Region.of(context, optimizer, read, move)
     if region is not None and region.safe():
@@ -133,14 +133,14 @@ def _mend(
     context.plan.report(BEFORE, move.call, message, "better: move the model first, then build it", fixed=True)
 
 
-def _switch(context: Context, rule: Rule, move: Move, written: set[cst.CSTNode | None]) -> None:
-    """Write, once in a block, the line that lets moves keep the parameters."""
+def _switch(context: Context, rule: Rule, move: Move, written: set[cst.CSTNode]) -> None:
+    """Write the lines that let a move keep the parameters."""
     statement = context.index.statement_of(move.call)
     assert statement is not None
-    if context.index.parent(statement) not in written:
-        written.add(context.index.parent(statement))
+    if statement not in written:
+        written.add(statement)
         change = context.plan.change(rule, move.call, "the move keeps the optimizer's parameters")
-        change.before(statement, switch_line(change))
+        keep_identity(change, statement)
 
 
 def _round_trip(
@@ -148,13 +148,15 @@ def _round_trip(
     away: Move,
     every: Sequence[Move],
     optimizers: Sequence[cst.Call],
-    written: set[cst.CSTNode | None],
+    written: set[cst.CSTNode],
 ) -> None:
     roles = context.roles
     taking = [o for o in optimizers if any(same_model(roles, m, away) for m in parameters_taken(roles, o))]
     back = [m for m in every if same_model(roles, away.model, m) and comes_before(roles, away.call, m.call)]
     if back and any(_runs_before(roles, o, away.call) and not _between(roles, away, o, back) for o in taking):
-        _switch(context, ROUND_TRIP, away, written)
+        for move in (away, *back):
+            if context.roles.index(move.call) is context.index:
+                _switch(context, ROUND_TRIP, move, written)
         message = "the model goes to the CPU and back; the moves are told to keep the optimizer's parameters"
         context.plan.report(ROUND_TRIP, away.call, message, fixed=True)
 

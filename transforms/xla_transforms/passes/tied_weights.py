@@ -14,7 +14,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.models import Move, moves, switch_line
+from xla_transforms.models import Move, keep_identity, moves
 from xla_transforms.placing import several_devices
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method, is_self, lineage, role_of
@@ -198,7 +198,7 @@ def _keep(context: Context, move: Move, found: list[Tie]) -> None:
     line = context.index.statement_of(move.call)
     assert line is not None
     change = context.plan.change(KEPT, move.call, "the move keeps the identity of parameters, and so the tie")
-    change.before(line, switch_line(change))
+    keep_identity(change, line)
     pairs = ", ".join(f"{tie.left} and {tie.right}" for tie in found)
     message = f"{pairs} may share one parameter; the move is told to keep it shared"
     context.plan.report(KEPT, move.call, message, fixed=True)

@@ -35,7 +35,9 @@ def wants_device(roles: Roles, call: cst.Call) -> bool:
 def numbered(roles: Roles, index: ModuleIndex) -> list[tuple[cst.CSTNode, int]]:
     """Every device named by a constant number: ``"cuda:1"``, ``x.cuda(1)``, ``torch.device("cuda", 1)``."""
     found: list[tuple[cst.CSTNode, int]] = [
-        (word, number) for word in words(index) if (number := number_of(word)) is not None
+        (word, number)
+        for word in words(index)
+        if (number := number_of(word)) is not None and not _of_a_file(roles, index, word)
     ]
     for call in index.all(cst.Call):
         assert isinstance(call, cst.Call)
@@ -43,6 +45,12 @@ def numbered(roles: Roles, index: ModuleIndex) -> list[tuple[cst.CSTNode, int]]:
         if isinstance(given, int):
             found.append((call, given))
     return found
+
+
+def _of_a_file(roles: Roles, index: ModuleIndex, word: cst.CSTNode) -> bool:
+    """Whether a word says where the tensors of a file were or go: ``map_location={"cuda:1": "cuda:0"}``."""
+    around = (a for a in index.ancestors(word) if isinstance(a, cst.Call))
+    return any(roles.path(call.func) == "torch.load" for call in around)
 
 
 def _number_given(roles: Roles, call: cst.Call) -> cst.CSTNode | None:
