@@ -101,6 +101,7 @@ parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--device", default="cuda")
 args = parser.parse_args()
 """
+_CHOICE = {line.strip() for line in DEVICES[3].split("\n")}
 REMARKS = ("# plain", "#no blank", "#:  odd   blanks ", "# \u00fcml\u00e4ut and \u4e2d\u6587", "#!bang", "# type: ignore")
 
 
@@ -161,7 +162,8 @@ def _marked(draw: Callable[..., str], lines: list[str]) -> tuple[list[str], list
     markers: list[str] = []
     open_brackets = 0
     for number, line in enumerate(lines):
-        choice = draw(st.integers(0, 9)) if open_brackets == 0 and line.strip() else 9
+        choosing = line.strip() in _CHOICE  # a branch that CUDA decides may go, with all that it holds
+        choice = draw(st.integers(0, 9)) if open_brackets == 0 and line.strip() and not choosing else 9
         indent = line[: len(line) - len(line.lstrip())]
         if choice == 0 and not line.lstrip().startswith(("else", ")", '"""', "import", "from")):
             markers.append(f"{indent}marker_{number}  =  {number}  {draw(st.sampled_from(REMARKS))}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import difflib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +15,7 @@ from typing import Any
 
 Range = tuple[int, int]
 Hunk = tuple[int, int, int, int]
+_SHORT = 200
 
 
 @dataclass(frozen=True)
@@ -106,21 +109,49 @@ def _simple_statements(code: str) -> list[Range]:
 
 
 def hunks(before: Sequence[str], after: Sequence[str]) -> list[Hunk]:
-    """What differs between two lists of lines: ``before[a:b]`` became ``after[c:d]``."""
+    """What differs between two lists of lines: ``before[a:b]`` became ``after[c:d]``.
+
+    Long lists are cut at lines that both hold once, since difflib's time grows with their square.
+    """
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1
     tail = 0
     while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
         tail += 1
-    matcher = difflib.SequenceMatcher(
-        None, before[head : len(before) - tail], after[head : len(after) - tail]
-    )
-    return [
-        (i1 + head, i2 + head, j1 + head, j2 + head)
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
-        if tag != "equal"
-    ]
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    cuts = _common_once(old, new) if len(old) + len(new) > _SHORT else []
+    if not cuts:
+        matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+        codes = (code[1:] for code in matcher.get_opcodes() if code[0] != "equal")
+        return [(i1 + head, i2 + head, j1 + head, j2 + head) for i1, i2, j1, j2 in codes]
+    found: list[Hunk] = []
+    for (i, j), (k, m) in zip([(-1, -1), *cuts], [*cuts, (len(old), len(new))], strict=True):
+        x, y = i + 1 + head, j + 1 + head
+        inner = hunks(old[i + 1 : k], new[j + 1 : m])
+        found += [(a + x, b + x, c + y, d + y) for a, b, c, d in inner]
+    return found
+
+
+def _common_once(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Places of lines that both lists hold exactly once, as many as come in the same order."""
+    once = [{line for line, n in Counter(lines).items() if n == 1} for lines in (old, new)]
+    places = {line: i for i, line in enumerate(new)}
+    pairs = [(i, places[line]) for i, line in enumerate(old) if line in once[0] and line in once[1]]
+    ends: list[int] = []  # the smallest end of a rising run of each length, and its way back
+    last: list[int] = []
+    back: list[int] = []
+    for number, (_, j) in enumerate(pairs):
+        length = bisect.bisect_left(ends, j)
+        ends[length : length + 1] = [j]
+        last[length : length + 1] = [number]
+        back.append(last[length - 1] if length else -1)
+    found: list[tuple[int, int]] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = back[number]
+    return found[::-1]
 
 
 def _lines(text: str) -> list[str]:

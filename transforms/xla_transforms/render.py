@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -10,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import libcst as cst
 
 from xla_transforms.findings import Edit
+from xla_transforms.formatting import hunks
 from xla_transforms.plan import Conflict, Piece, Render, Site, line_extent
 from xla_transforms.scopes import ModuleIndex
 
@@ -37,17 +37,17 @@ class Renderer:
 
     def _between(self, start: int, end: int, sites: list[Site]) -> list[Edit]:
         found: list[Edit] = []
-        position = start
-        while sites:
-            site, sites = sites[0], sites[1:]
-            if site.start < position:
+        position, number = start, 0
+        while number < len(sites):
+            site = sites[number]
+            behind = number + 1
+            while behind < len(sites) and sites[behind].start < site.end:
+                behind += 1
+            inner = sites[number + 1 : behind]
+            if site.start < position or any(s.end > site.end for s in inner):
                 raise Conflict(f"overlapping changes at offset {site.start}")
-            inner = [s for s in sites if s.start < site.end]
-            if any(s.end > site.end for s in inner):
-                raise Conflict(f"overlapping changes at offset {site.start}")
-            sites = sites[len(inner) :]
             found.append(Edit(site.start, site.end, self._write(site, inner)))
-            position = site.end
+            position, number = site.end, behind
         return found
 
     def _write(self, site: Site, inner: list[Site]) -> str:
@@ -164,7 +164,5 @@ def line_edits(before: str, after: str) -> Iterator[Edit]:
     offsets = [0]
     for line in old:
         offsets.append(offsets[-1] + len(line))
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag != "equal":
-            yield Edit(offsets[i1], offsets[i2], "".join(new[j1:j2]))
+    for i1, i2, j1, j2 in hunks(old, new):
+        yield Edit(offsets[i1], offsets[i2], "".join(new[j1:j2]))

@@ -72,6 +72,12 @@ class Handover:
                     return False
         return all(self._judge(node) for node in self._uses())
 
+    def _bound_outside(self, name: str) -> bool:
+        """Whether a name that the run binds is used by anything else."""
+        d = self.deferral
+        others = [u for u in d.units if u not in self.run.units]
+        return any(name in u.mentions for u in others) or d.used_outside({name})
+
     def _hand_over_computed(self, place: cst.BaseExpression) -> bool:
         """What the device must compute first is traced with the step: in a closure it would run by itself."""
         mentions = set(self.deferral.parts.mentions(place))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from xla_transforms.passes import (
+    accumulators,
     autocast,
     autocast_functions,
     availability,
@@ -27,6 +28,7 @@ from xla_transforms.passes import (
     generators,
     grad_scaler,
     gradient_modes,
+    host_reads,
     leftovers,
     loaders,
     memory,
@@ -34,6 +36,7 @@ from xla_transforms.passes import (
     packages,
     pinned_memory,
     seeds,
+    step_closures,
     steps,
     streams,
     syncfree,
@@ -67,6 +70,9 @@ PASSES: tuple[ModuleType, ...] = (
     optimizer_order,
     steps,
     barrier,
+    accumulators,
+    step_closures,
+    host_reads,
     checkpoints,
     seeds,
     streams,
