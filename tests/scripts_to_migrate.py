@@ -13,8 +13,10 @@ DEVICES = (
     'device = torch.device("cuda")',
     'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")',
     "device = 'cuda:0'",
-    'if torch.cuda.is_available():\n    device = torch.device("cuda")\nelse:\n    device = torch.device("cpu")',
-    'use_cuda = not args.no_cuda and torch.cuda.is_available()\ndevice = torch.device("cuda" if use_cuda else "cpu")',
+    'if torch.cuda.is_available():\n    device = torch.device("cuda")\n'
+    'else:\n    device = torch.device("cpu")',
+    "use_cuda = not args.no_cuda and torch.cuda.is_available()\n"
+    'device = torch.device("cuda" if use_cuda else "cpu")',
     "device = torch.device(args.device)",
     "torch.cuda.set_device(0)\ndevice = torch.device(f'cuda:{0}')",
 )
@@ -102,7 +104,9 @@ parser.add_argument("--device", default="cuda")
 args = parser.parse_args()
 """
 _CHOICE = {line.strip() for line in DEVICES[3].split("\n")}
-REMARKS = ("# plain", "#no blank", "#:  odd   blanks ", "# \u00fcml\u00e4ut and \u4e2d\u6587", "#!bang", "# type: ignore")
+REMARKS = (
+    "# plain", "#no blank", "#:  odd   blanks ", "# \u00fcml\u00e4ut and \u4e2d\u6587", "#!bang", "# type: ignore",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,13 +135,14 @@ def _indented(code: str, unit: str = "    ") -> str:
 
 def _placed(draw: Callable[..., str], code: str) -> str:
     """The code at module level, in a function or in a method."""
+    top = f"import argparse\n{IMPORTS}\n{OPTIONS}"
     where = draw(st.sampled_from(["function", "module", "method"]))
     if where == "module" and "return\n" not in code + "\n":
-        return f"import argparse\n{IMPORTS}\n{OPTIONS}\n{code}"
+        return f"{top}\n{code}"
     if where == "method":
         inner = _indented(_indented(code.replace("model", "self.model")))
-        return f"import argparse\n{IMPORTS}\n{OPTIONS}\n\nclass Trainer:\n    def fit(self):\n{inner}\n\n\nTrainer().fit()"
-    return f'"""Train."""\nimport argparse\n{IMPORTS}\n{OPTIONS}\n\ndef main():\n{_indented(code)}\n\n\nmain()'
+        return f"{top}\n\nclass Trainer:\n    def fit(self):\n{inner}\n\n\nTrainer().fit()"
+    return f'"""Train."""\n{top}\n\ndef main():\n{_indented(code)}\n\n\nmain()'
 
 
 def _laid_out(draw: Callable[..., str], code: str) -> Script:

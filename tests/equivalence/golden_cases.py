@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import tomllib
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 from xla_migrate.verify import BOUNDS, Bounds, Limits
 
@@ -24,6 +27,7 @@ class Case:
     ``iterations``         iterations of all loops, where neither loaders nor optimizer steps tell
     ``execution_slack``    executions allowed beyond the iterations (3)
     ``compile_slack``      compilations allowed in the second half of the steps (0)
+    ``not_counted``        why its executions are not counted: it reads or recompiles by its nature
     """
 
     name: str
@@ -32,6 +36,7 @@ class Case:
     limits: Limits
     argv: list[str] = field(default_factory=list)
     ignore: list[str] = field(default_factory=list)
+    not_counted: str = ""
 
 
 def read_case(directory: Path) -> Case | None:
@@ -56,6 +61,7 @@ def read_case(directory: Path) -> Case | None:
         limits=Limits(**limits),
         argv=settings.get("argv", []),
         ignore=settings.get("ignore_parameters", []),
+        not_counted=settings.get("not_counted", ""),
     )
 
 

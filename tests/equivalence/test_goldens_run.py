@@ -3,15 +3,13 @@ an iteration."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from golden_cases import Case, runnable_cases
 
+from xla_migrate import migrate_source
 from xla_migrate.verify import Runner, Trace, check_executions, compare
 
 pytestmark = pytest.mark.slow
@@ -29,27 +27,16 @@ class Runs:
     counted: Trace
 
 
-@pytest.fixture(scope="module")
-def migrate() -> Callable[[str], str]:
-    try:
-        package: Any = importlib.import_module("xla_migrate")
-        migrate_source = package.migrate_source
-    except (AttributeError, ModuleNotFoundError) as missing:
-        pytest.skip(f"this tree has no migrator yet: {missing}")
-    return lambda code: str(migrate_source(code).code)
-
-
 @pytest.fixture(scope="module", params=CASES, ids=[case.name for case in CASES])
 def runs(
     request: pytest.FixtureRequest,
     runner: Runner,
-    migrate: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Runs:
     case: Case = request.param
     scripts = tmp_path_factory.mktemp("scripts")
     migrated = scripts / "migrated.py"
-    migrated.write_text(migrate(case.native.read_text()))
+    migrated.write_text(migrate_source(case.native.read_text()).code)
 
     def run(script: Path, side: str, mode: str = "values") -> Trace:
         workdir = tmp_path_factory.mktemp(f"{side}-{mode}")
@@ -72,6 +59,9 @@ def test_every_loss_and_the_final_parameters_agree(runs: Runs):
 
 
 def test_each_iteration_is_one_execution_and_compiling_stops(runs: Runs):
+    if runs.case.not_counted:
+        assert runs.counted.failure is None, str(runs.counted.failure)
+        return
     assert check_executions(runs.native, runs.counted, runs.case.limits) == []
 
 

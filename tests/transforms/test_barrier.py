@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 from transforms.helpers import check_noop, check_transformed, migrate, run_only
+
 from xla_transforms.settings import Settings
 
 PASSES = ("loaders", "transfers", "steps", "barrier")

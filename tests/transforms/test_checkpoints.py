@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from transforms.helpers import check_noop, check_transformed, findings, run_only
 
+BOTH = ("checkpoints", "checkpoint_loading")
 HEAD = "import torch\n\nnet = torch.nn.Linear(2, 2).cuda()\n"
 
 
@@ -22,7 +23,7 @@ HEAD = "import torch\n\nnet = torch.nn.Linear(2, 2).cuda()\n"
     ],
 )
 def test_what_needs_no_change_stays(line: str) -> None:
-    check_noop(f"{HEAD}{line}\n", "checkpoints")
+    check_noop(f"{HEAD}{line}\n", *BOTH)
 
 
 @pytest.mark.parametrize(
@@ -30,14 +31,14 @@ def test_what_needs_no_change_stays(line: str) -> None:
     [
         ('torch.save(net.state_dict(), "a.pt")', 'xm.save(net.state_dict(), "a.pt")'),
         ('torch.save(obj=net.state_dict(), f="a.pt")', 'xm.save(net.state_dict(), "a.pt")'),
-        ("torch.save(  # all\n    {'net': net.state_dict(), 'n': 1}, p)", "xm.save(  # all\n    {'net': net.state_dict(), 'n': 1}, p)"),
+        ("torch.save(  # all\n    [net.state_dict()], p)", "xm.save(  # all\n    [net.state_dict()], p)"),
         ("torch.save(something, p)", "xm.save(something, p)"),
         ("torch.save(net(x.cuda()), p)", "xm.save(net(x.cuda()), p)"),
     ],
 )  # fmt: skip
 def test_tensors_are_saved_from_the_cpu(line: str, expected: str) -> None:
     head = HEAD.replace("torch\n\n", "torch\nimport torch_xla.core.xla_model as xm\n\n")
-    check_transformed(f"{HEAD}{line}\n", f"{head}{expected}\n", "checkpoints", rules={"XLA801"})
+    check_transformed(f"{HEAD}{line}\n", f"{head}{expected}\n", *BOTH, rules={"XLA801"})
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_tensors_are_saved_from_the_cpu(line: str, expected: str) -> None:
     ],
 )
 def test_loading_maps_to_the_cpu(line: str, expected: str) -> None:
-    text = run_only(f"{HEAD}{line}\nnet.load_state_dict(sd)\n", "checkpoints")
+    text = run_only(f"{HEAD}{line}\nnet.load_state_dict(sd)\n", *BOTH)
     assert text == f"{HEAD}{expected}\nnet.load_state_dict(sd)\n"
 
 
@@ -87,19 +88,19 @@ def test_whole_module_that_is_loaded_moves_to_the_device() -> None:
 
 def test_whole_module_that_is_saved_is_left_and_named() -> None:
     code = f'{HEAD}torch.save(net, "net.pt")\ntorch.save({{"net": net, "epoch": 1}}, "all.pt")\n'
-    check_noop(code, "checkpoints")
-    assert findings(code, "checkpoints") == [("XLA803", 4), ("XLA803", 5)]
+    check_noop(code, *BOTH)
+    assert findings(code, *BOTH) == [("XLA803", 4), ("XLA803", 5)]
 
 
 def test_save_with_options_is_left_and_named() -> None:
     code = f'{HEAD}torch.save(net.state_dict(), "a.pt", _use_new_zipfile_serialization=False)\n'
-    check_noop(code, "checkpoints")
-    assert findings(code, "checkpoints") == [("XLA804", 4)]
+    check_noop(code, *BOTH)
+    assert findings(code, *BOTH) == [("XLA804", 4)]
 
 
 def test_tensor_that_is_loaded_and_computed_with_is_named() -> None:
     code = f'{HEAD}noise = torch.load("noise.pt", map_location="cuda")\ny = net(noise)\n'
-    assert findings(code, "checkpoints") == [("XLA805", 4)]
+    assert findings(code, *BOTH) == [("XLA805", 4)]
 
 
 def test_resume_of_a_checkpoint() -> None:
@@ -122,6 +123,27 @@ for st in opt.state.values():
         if torch.is_tensor(v):
             st[k] = v.cuda()
 """,
-        "checkpoints",
+        *BOTH,
         rules={"XLA802"},
     )
+
+
+def test_random_state_from_a_file_gets_its_tuple_back() -> None:
+    code = f"""{HEAD}import random
+torch.save({{"net": net.state_dict(), "python": random.getstate()}}, p)
+random.setstate(saved["python"])
+here = random.getstate()
+random.setstate(here)
+"""
+    text = run_only(code, *BOTH)
+    assert 'random.setstate((saved["python"][0], tuple(saved["python"][1]), saved["python"][2]))' in text
+    assert "random.setstate(here)" in text
+
+
+def test_random_state_of_a_script_that_saves_nothing_stays() -> None:
+    check_noop(f"{HEAD}import random\nrandom.setstate(state)\n", *BOTH)
+
+
+def test_tuple_that_is_saved_is_told() -> None:
+    code = f'{HEAD}torch.save({{"net": net.state_dict(), "size": (2, 3)}}, p)\n'
+    assert findings(code, *BOTH) == [("XLA806", 4)]

@@ -348,6 +348,8 @@ def test_pin_memory_of_a_users_own_class_stays() -> None:
 
 
 def test_memory_statistics() -> None:
+    limit, used = 'memory_info()["bytes_limit"]', 'memory_info()["bytes_used"]'
+    rest = f"({limit} - {used}, {limit})"
     outcome = check_transformed(
         '''\
         """Docstring."""
@@ -380,10 +382,10 @@ def test_memory_statistics() -> None:
 
         def report():
             used = memory_info()["bytes_used"] / MB
-            free, total = (memory_info()["bytes_limit"] - memory_info()["bytes_used"], memory_info()["bytes_limit"])
+            free, total = LIMIT_AND_REST
             print(f"{memory_info()['peak_bytes_used'] / MB:.1f}", str(memory_info()))
             return memory_info()["bytes_limit"]
-        ''',
+        '''.replace("LIMIT_AND_REST", rest),
         "memory",
     )
     assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA212", True)]

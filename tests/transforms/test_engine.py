@@ -62,7 +62,8 @@ def replace_names(old: str, new: str) -> object:
     "data",
     [
         b"", b"\n", b"x = 1\n", b"\xef\xbb\xbf", b"import torch\nx = torch.zeros(2)\n", b"print 'python 2'\n",
-        b"import numpy\ndevice = 'cuda'\n", b"# coding: latin-1\n# caf\xe9\n", b"\x00\x00", b"x = 'torch cud' + 'a'",
+        b"import numpy\ndevice = 'cuda'\n", b"# coding: latin-1\n# caf\xe9\n", b"\x00\x00",
+        b"x = 'torch cud' + 'a'",
     ],
 )  # fmt: skip
 def test_files_that_the_filter_keeps_out(data: bytes) -> None:

@@ -69,7 +69,8 @@ def barrier_line(code: str, number: int = 0) -> int | None:
 @pytest.mark.parametrize(
     "body",
     [
-        "print(x)", "x.cuda()", "names.append(x)", "sched.step()", "env.step(x)", "opt.param_groups[0]['lr'] = x",
+        "print(x)", "x.cuda()", "names.append(x)", "sched.step()", "env.step(x)",
+        "opt.param_groups[0]['lr'] = x",
         "len(feed)", "torch.manual_seed(x)", "opt.zero_grad", "x.forward_hooks()", "total += x.sum()",
     ],
 )  # fmt: skip
@@ -230,8 +231,10 @@ def test_accumulation_written_as_an_inner_loop() -> None:
 @pytest.mark.parametrize(
     ("head", "loader"),
     [
-        ("for x, y in feed", "feed"), ("for i, (x, y) in enumerate(feed)", "feed"), ("for x, y in tqdm(feed)", "feed"),
-        ("for i, (x, y) in enumerate(tqdm(feed, desc='train'), 1)", "feed"), ("for i, (x, y) in zip(range(9), feed)", "feed"),
+        ("for x, y in feed", "feed"), ("for i, (x, y) in enumerate(feed)", "feed"),
+        ("for x, y in tqdm(feed)", "feed"),
+        ("for i, (x, y) in enumerate(tqdm(feed, desc='train'), 1)", "feed"),
+        ("for i, (x, y) in zip(range(9), feed)", "feed"),
         ("for x, y in range(3)", None), ("for x, y in pairs", None), ("while True", None),
     ],
 )  # fmt: skip
@@ -250,10 +253,12 @@ def test_two_loaders_at_once_are_not_wrapped() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "net(x.to(device))", "net(x.cuda())", "x = x.to(device); net(x)", "x, y = x.to(device), y.cuda()\n    net(x)",
+        "net(x.to(device))", "net(x.cuda())", "x = x.to(device); net(x)",
+        "x, y = x.to(device), y.cuda()\n    net(x)",
         "net(x.cuda(non_blocking=True))", "net(x.to('cuda'))", "net(x.float().to(device))",
         "net(x.to(device=device, dtype=torch.float))", "z = [t.to(device) for t in (x, y)]\n    net(z[0])",
-        "n = x.size(0)\n    net(x.cuda())", "n = len(x)\n    net(x.cuda())", "n = x.shape[0]\n    net(x.cuda())",
+        "n = x.size(0)\n    net(x.cuda())", "n = len(x)\n    net(x.cuda())",
+        "n = x.shape[0]\n    net(x.cuda())",
         "x = x.view(-1, 4).cuda()\n    net(x)", "x = x.cuda()\n    print(x.cpu().numpy())\n    net(x)",
     ],
 )  # fmt: skip

@@ -8,7 +8,9 @@ from transforms.helpers import findings
 TAIL = "\nimport torch\n\nx = torch.zeros(1).cuda()\n"
 
 
-@pytest.mark.parametrize("line", ["import numpy", "from apexlib import x", "import tritonclient", "from . import apex"])
+@pytest.mark.parametrize(
+    "line", ["import numpy", "from apexlib import x", "import tritonclient", "from . import apex"]
+)
 def test_other_packages_are_not_named(line: str) -> None:
     assert findings(line + TAIL, "packages") == []
 

@@ -164,6 +164,11 @@ def test_a_statement_over_several_lines() -> None:
     check("a()\nf(\n    1,\n)  # why\nc()\n", "a()\n# why\nc()\n", remove("f(\n    1,\n)"))
 
 
+def test_the_comments_inside_it_stay() -> None:
+    code = "a()\nf(  # one\n    1,\n    # two\n    '# no',\n)  # three\nc()\n"
+    check(code, "a()\n# one\n# two\n# three\nc()\n", remove("f(  # one\n    1,\n    # two\n    '# no',\n)"))
+
+
 def test_an_empty_block_gets_pass() -> None:
     check("if a:\n    b()\nc()\n", "if a:\n    pass\nc()\n", remove("b()"))
     check("if a:\n    b()  # why\nc()\n", "if a:\n    pass\n    # why\nc()\n", remove("b()"))

@@ -32,7 +32,9 @@ def kind_of(scope: Scope | None) -> str:
     if scope is None:
         return "nobody"
     node = scope.node
-    return node.name.value if isinstance(node, (cst.FunctionDef, cst.ClassDef)) else type(node).__name__.lower()
+    if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        return node.name.value
+    return type(node).__name__.lower()
 
 
 def reaching(code: str, number: int, text: str = "x") -> set[str]:
@@ -163,8 +165,10 @@ def test_lambda_parameters() -> None:
 @pytest.mark.parametrize(
     "binder",
     [
-        "x = 1", "x: int = 1", "for x in y: pass", "with y as x: pass", "import x", "import x.y", "from y import x",
-        "from y import z as x", "import y as x", "def x(): pass", "class x: pass", "(x, z) = y", "[z, *x] = y",
+        "x = 1", "x: int = 1", "for x in y: pass", "with y as x: pass", "import x", "import x.y",
+        "from y import x",
+        "from y import z as x", "import y as x", "def x(): pass", "class x: pass", "(x, z) = y",
+        "[z, *x] = y",
         "x += 1", "print(x := 1)", "async def x(): pass", "for z, (x, _) in y: pass",
     ],
 )  # fmt: skip

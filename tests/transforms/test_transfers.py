@@ -115,7 +115,8 @@ def test_comments_on_the_lines_stay() -> None:
 
 
 def test_a_guard_that_cuda_decides_goes_with_what_it_guards() -> None:
-    before = loop("for x, y in feed", "if torch.cuda.is_available():", "    x, y = x.cuda(), y.cuda()", "net(x)")
+    move = "    x, y = x.cuda(), y.cuda()"
+    before = loop("for x, y in feed", "if torch.cuda.is_available():", move, "net(x)")
     check(before, loop("for x, y in feed", "net(x)"))
 
 

@@ -118,8 +118,10 @@ def test_the_body_of_blocks_and_suites() -> None:
     [
         ("a.b", "a . b", True), ("(a)", "a", True), ("a[0]", "a[0]", True), ("f(a, b)", "f( a,b )", True),
         ("a[0]", "a[1]", False), ("a.b", "a.c", False), ("a + b", "a - b", False), ("f(a)", "f(a, b)", False),
-        ("a", "'a'", False), ("f(x=a)", "f(y=a)", False), ("f(*a)", "f(a)", False), ("f(**a)", "f(*a)", False),
-        ("not a", "-a", False), ("a < b", "a > b", False), ("[a]", "(a,)", False), ("f'{a}'", "f'{b}'", False),
+        ("a", "'a'", False), ("f(x=a)", "f(y=a)", False), ("f(*a)", "f(a)", False), ("f(**a)",
+        "f(*a)", False),
+        ("not a", "-a", False), ("a < b", "a > b", False), ("[a]", "(a,)", False), ("f'{a}'",
+        "f'{b}'", False),
         ("f'x{a}'", "f'y{a}'", False), ("1j", "2j", False),
     ],
 )  # fmt: skip

@@ -18,7 +18,7 @@ from xla_transforms.roles.calls import callers
 from xla_transforms.roles.catalog import MODEL_METHODS_SAME
 from xla_transforms.roles.classes import is_self
 from xla_transforms.scopes import ModuleIndex
-from xla_transforms.tree import children, dotted, method, receiver, value_of, walk
+from xla_transforms.tree import body_of, children, dotted, method, receiver, value_of, walk
 
 _SWITCH = "__future__.set_swap_module_params_on_conversion"
 _READS = ("parameters", "named_parameters")
@@ -228,5 +228,5 @@ def keep_identity(change: Planned, statement: cst.CSTNode) -> None:
     """
     switch = f"{change.use('torch')}.{_SWITCH}"
     change.before(statement, f"{switch}(True)")
-    if not any(isinstance(small, cst.Return) for small in getattr(statement, "body", ())):
+    if not any(isinstance(small, cst.Return) for small in body_of(statement)):
         change.after(statement, f"{switch}(False)")

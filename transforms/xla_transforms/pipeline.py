@@ -12,6 +12,7 @@ from xla_transforms.context import Context
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
+from xla_transforms.grouping import groups
 from xla_transforms.outcome import Outcome
 from xla_transforms.passes import PASSES
 from xla_transforms.plan import Conflict, Plan, Site
@@ -28,29 +29,39 @@ Failure = Callable[[str, bytes, SourceError], Outcome]
 def migrate_texts(
     texts: dict[str, tuple[str, bytes, str]], settings: Settings, failure: Failure
 ) -> dict[str, Outcome]:
-    """Migrate decoded modules (text, bytes, encoding by path) as one program."""
+    """Migrate decoded modules (text, bytes, encoding by path), those that import one another as one program."""
     outcomes: dict[str, Outcome] = {}
-    sources: dict[str, tuple[Source, bytes, str]] = {}
-    for path, (text, data, encoding) in texts.items():
+    sources: dict[str, Source] = {}
+    for path, (text, data, _) in texts.items():
         try:
-            sources[path] = (Source(text, path), data, encoding)
+            sources[path] = Source(text, path)
         except SourceError as error:
             outcomes[path] = failure(path, data, error)
-    names = {path: _module_name(path) for path in sources}
-    program = Program((names[path], source) for path, (source, _, _) in sources.items())
-    roles = Roles(program)
-    for path, (_, data, encoding) in sources.items():
-        index = program.modules[names[path]]
-        context = Context(index, roles, Plan(index), settings)
-        try:
-            for module in PASSES:
-                module.run(context)
-            outcomes[path] = _Module(context, data, encoding, path).outcome(None)
-        except SourceError as error:
-            outcomes[path] = failure(path, data, error)
-        except RecursionError:
-            outcomes[path] = failure(path, data, SourceError("XLA003", "nested too deeply to analyse"))
+    paths = {_module_name(path): path for path in sources}
+    for group in groups({name: texts[path][0] for name, path in paths.items()}):
+        program = Program((name, sources[paths[name]]) for name in group)
+        roles = Roles(program)
+        for name in group:
+            _, data, encoding = texts[paths[name]]
+            context = Context(program.modules[name], roles, Plan(program.modules[name]), settings)
+            module = _Module(context, data, encoding, paths[name])
+            outcomes[paths[name]] = _guarded(module, failure)
     return outcomes
+
+
+def _guarded(module: _Module, failure: Failure) -> Outcome:
+    """Run all passes over a module; whatever goes wrong leaves this file alone, and the others go on."""
+    try:
+        for step in PASSES:
+            step.run(module.context)
+        return module.outcome(None)
+    except SourceError as error:
+        return failure(module.path, module.data, error)
+    except RecursionError:
+        return failure(module.path, module.data, SourceError("XLA003", "nested too deeply to analyse"))
+    except Exception as error:
+        reason = f"the tool failed on this file ({type(error).__name__}: {error}); it was left as it is"
+        return failure(module.path, module.data, SourceError("XLA006", reason))
 
 
 def _module_name(path: str) -> str:

@@ -279,13 +279,28 @@ class Plan:
 
 
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
-    """Start and end of the lines of a statement, and its trailing comment as a line of its own."""
+    """Start and end of the lines of a statement, and its comments as lines of their own."""
     source = index.source
     start, end = source.offsets(statement)
     first, last = source.line_start(start), source.line_end(end)
+    remarks = _comments(index, statement) if "#" in source.text[start:end] else []
     rest = source.text[end:last].strip()
-    keep = f"{_indentation(index, statement)}{rest}{source.newline}" if rest.startswith("#") else ""
-    return first, last, keep
+    remarks += [rest] if rest.startswith("#") else []
+    indent = _indentation(index, statement)
+    return first, last, "".join(f"{indent}{remark}{source.newline}" for remark in remarks)
+
+
+def _comments(index: ModuleIndex, statement: cst.CSTNode) -> list[str]:
+    """The comments inside a statement: not those above it, nor the one behind it."""
+    start, end = index.source.offsets(statement)
+    found: list[tuple[int, str]] = []
+    stack: list[cst.CSTNode] = [statement]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, cst.Comment) and start <= index.source.offsets(node)[0] < end:
+            found.append((index.source.offsets(node)[0], node.value))
+        stack.extend(node.children)
+    return [remark for _, remark in sorted(found)]
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

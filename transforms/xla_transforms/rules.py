@@ -36,7 +36,15 @@ WITHDRAWN = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN)
+FAULT = Rule(
+    "XLA006",
+    "internal-fault",
+    "The tool failed on this file and left it as it was.",
+    "An error of the tool in one file must not cost the others; please report the file.",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT)
 
 
 def all_rules() -> tuple[Rule, ...]:

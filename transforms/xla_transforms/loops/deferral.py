@@ -16,10 +16,8 @@ from xla_transforms.loops.reads import spans_lines
 from xla_transforms.loops.sinks import Sinks
 from xla_transforms.loops.sums import Sum, Sums
 from xla_transforms.loops.units import Unit, Units, lines_of
-from xla_transforms.roles import Kind
 from xla_transforms.scopes import How, Scope
 from xla_transforms.tree import method, walk
-
 
 _EXITS = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit"})
 
@@ -66,28 +64,39 @@ class Deferral:
     def _assume(self) -> None:
         """Everything that could be deferred, but for what was taken back before."""
         self.deferred = {
-            name: unit for unit in self.units if (name := self._deferrable(unit)) and name not in self._rejected
+            name: unit
+            for unit in self.units
+            if (name := self._deferrable(unit)) and name not in self._rejected
         }
         self.sums = {}
         for unit in self.units:
             self._add_to_sum(unit)
         for name in [n for n, s in self.sums.items() if n in self._rejected or not self._summable(s)]:
             del self.sums[name]
-        self.moved = {u for u in self.units if u.sink and u not in self._rejected and u.reads and self._movable(u)}
+        self.moved = {
+            u for u in self.units if u.sink and u not in self._rejected and u.reads and self._movable(u)
+        }
         while more := [u for u in self.units if u not in self.moved and self._follows(u)]:
             self.moved.update(more)
 
     def _follows(self, unit: Unit) -> bool:
         """Whether a sink without reads of its own uses what is deferred."""
         late = unit.sink and unit not in self._rejected and bool(unit.mentions & self.tainted)
-        return late and self._movable(unit) and unit not in self._sum_units() and not self.parts.numbers_only(unit.statement)
+        return (
+            late
+            and self._movable(unit)
+            and unit not in self._sum_units()
+            and not self.parts.numbers_only(unit.statement)
+        )
 
     def _movable(self, unit: Unit) -> bool:
         if unit in self._sum_units() or unit in self.deferred.values():
             return False
         if unit.behind:
             return False
-        return (self.closures or bool(unit.guards)) and isinstance(unit.block, (cst.IndentedBlock, cst.Module))
+        return (self.closures or bool(unit.guards)) and isinstance(
+            unit.block, (cst.IndentedBlock, cst.Module)
+        )
 
     def _sum_units(self) -> set[Unit]:
         return {unit for total in self.sums.values() for unit in total.units}
@@ -120,15 +129,18 @@ class Deferral:
         found: set[str] = set()
         for name, bindings in self.scope.bindings.items():
             for binding in bindings:
-                if binding.how is How.ASSIGN and binding.value is not None and name not in roots:
-                    if not self.index.within(binding.statement, self.loop.node) and self._holds(binding.value, roots):
-                        found.add(name)
+                inside = self.index.within(binding.statement, self.loop.node)
+                plain = binding.how is How.ASSIGN and binding.value is not None and name not in roots
+                if plain and not inside and self._holds(binding.value, roots):
+                    found.add(name)
         return found
 
-    def _holds(self, value: cst.BaseExpression, roots: set[str]) -> bool:
+    def _holds(self, value: cst.BaseExpression | None, roots: set[str]) -> bool:
         if not isinstance(value, (cst.Call, cst.List, cst.Tuple, cst.Dict, cst.Name)):
             return False
-        if isinstance(value, cst.Call) and self.roles.path(value.func).startswith(("builtins.len", "builtins.sum")):
+        if isinstance(value, cst.Call) and self.roles.path(value.func).startswith(
+            ("builtins.len", "builtins.sum")
+        ):
             return False
         stored = {r for u in self.moved for r in u.stores}
         return any(m in roots & stored for m in self.parts.mentions(value))
@@ -157,13 +169,18 @@ class Deferral:
         return set(self.parts.mentions(head))
 
     def _allowed(self, unit: Unit, name: str, sums: set[Unit]) -> bool:
-        if unit.behind or (not self.closures and unit.guards):
+        if unit.behind and name not in self._bound_late():
             return True  # the barrier has run the closures; sums and values are restored there
-        if name in self.sums and (unit in self.sums[name].units or self.parts.numbers_only(unit.statement)):
-            return name in unit.binds
+        if not self.closures and unit.guards:
+            return True
+        if name in self.sums and unit in self.sums[name].units:
+            return True
         if name in self.deferred:
             return unit is self.deferred[name] or unit in sums
-        return self.parts.numbers_only(unit.statement) and name in unit.binds and name not in self._stored()
+        return self.parts.numbers_only(unit.statement) and name in unit.binds
+
+    def _bound_late(self) -> set[str]:
+        return {name for unit in self.moved for name in unit.binds}
 
     def _stored(self) -> set[str]:
         return {r for u in self.moved for r in u.stores}
@@ -179,7 +196,9 @@ class Deferral:
 
     def _seen_after(self, name: str) -> bool:
         """Whether a deferred value is used outside the loop."""
-        targets = [n for n in walk(self.deferred[name].statement) if isinstance(n, cst.Name) and n.value == name]
+        targets = [
+            n for n in walk(self.deferred[name].statement) if isinstance(n, cst.Name) and n.value == name
+        ]
         owner = self.index.scope_of(targets[0]).owner(name)
         for use in self.index.named(name):
             if self.index.within(use, self.loop.node) or self.index.scope_of(use).owner(name) is not owner:
@@ -231,7 +250,8 @@ class Deferral:
         return [f for c in calls if (f := self._sums.value_function(c)) is not None]
 
     def _add_to_sum(self, unit: Unit) -> None:
-        found = self._sums.addition(unit.statement)
+        listed = self._sums.collected(unit.statement) if not self.closures and not unit.guards else None
+        found = listed or self._sums.addition(unit.statement)
         if found is None or not unit.whole:
             return
         name, value = found
@@ -241,7 +261,7 @@ class Deferral:
             return
         if unit.behind and not deferred and not any(self._computes(leaf) for leaf in leaves):
             return
-        total = self.sums.setdefault(name.value, Sum(name.value))
+        total = self.sums.setdefault(name.value, Sum(name.value, listed=listed is not None))
         total.units.append(unit)
         total.leaves.extend(leaves)
 
@@ -254,9 +274,13 @@ class Deferral:
         """Whether a sum starts from literal numbers; finds out what restores it behind the loop."""
         if getattr(self.loop.node, "orelse", None) is not None:
             return False
+        if total.listed:
+            return self._cast(total, {"int"}) and not self._elsewhere(total.name, self.scope)
         starts: set[str] = set()
         own = {u.statement for u in total.units}
-        target = next(n for n in walk(total.units[0].statement) if isinstance(n, cst.Name) and n.value == total.name)
+        target = next(
+            n for n in walk(total.units[0].statement) if isinstance(n, cst.Name) and n.value == total.name
+        )
         scope = self.index.scope_of(target).owner(total.name)
         if scope is None or (scope is not self.scope):
             return False
@@ -289,8 +313,9 @@ class Deferral:
     def _cast(self, total: Sum, starts: set[str]) -> bool:
         kinds: set[str] = set()
         for unit in total.units:
-            found = self._sums.addition(unit.statement)
-            assert found is not None
+            found = self._sums.addition(unit.statement) or self._sums.collected(unit.statement)
+            if found is None:
+                return False
             kinds.add(self._kind(found[1]))
         total.counts = kinds <= {"int", "bool"}
         if starts == {"int"} and "" in kinds:
@@ -358,10 +383,14 @@ class Deferral:
     def restores(self) -> dict[cst.CSTNode, list[str]]:
         """Sums and values that must be numbers again before a statement, by that statement."""
         found: dict[cst.CSTNode, list[str]] = {}
-        late = {*self.sums, *self.deferred}
+        late = [*self.deferred, *self.sums]
         own = {*self._sum_units(), *self.deferred.values()}
         for unit in self.units:
-            names = [] if unit in own or self.parts.numbers_only(unit.statement) else sorted(unit.mentions & late)
+            names = (
+                []
+                if unit in own or self.parts.numbers_only(unit.statement)
+                else [n for n in late if n in unit.mentions]
+            )
             if not names or (self.closures and not unit.behind):
                 continue
             anchor = unit.statement if unit.behind else lines_of(unit.guards[0])[0]
@@ -370,7 +399,14 @@ class Deferral:
 
     def restored(self, name: str) -> str:
         """The line that makes a sum or a value a number again."""
-        return f"{name} = {self.sums[name].cast}({name})" if name in self.sums else f"{name} = {name}.item()"
+        if name not in self.sums:
+            return f"{name} = {name}.item()"
+        total = self.sums[name]
+        return (
+            f"{name}[:] = [{total.cast}(v) for v in {name}]"
+            if total.listed
+            else f"{name} = {total.cast}({name})"
+        )
 
     @property
     def left(self) -> list[Unit]:

@@ -57,7 +57,11 @@ class Handover:
         start = min((offsets(a)[0] for a in around), default=end)
         skipped = {*self.run.units, *d.moved}
         return [
-            u for u in d.units if u not in skipped and not u.behind and offsets(u.statement)[0] >= start
+            u
+            for u in d.units
+            if u not in skipped
+            and not u.behind
+            and offsets(u.statement)[0] >= start
             and not self._around(u, last)
         ]
 
@@ -79,7 +83,7 @@ class Handover:
         return any(name in u.mentions for u in others) or d.used_outside({name})
 
     def _hand_over_computed(self, place: cst.BaseExpression) -> bool:
-        """What the device must compute first is traced with the step: in a closure it would run by itself."""
+        """What the device must compute is traced with the step: in a closure it would run by itself."""
         mentions = set(self.deferral.parts.mentions(place))
         stores = {root for unit in self.run.units for root in unit.stores}
         if (self.binds | stores) & mentions or mentions & {*self.deferral.sums, *self.deferral.deferred}:
@@ -94,7 +98,7 @@ class Handover:
         return all(unit.statement is not line for unit in self.run.units)
 
     def _computed_name(self, place: cst.BaseExpression) -> str:
-        """``output_argmax`` for ``output.argmax(1)``, ``first_stack`` for ``torch.stack([first, second])``."""
+        """``output_argmax`` for ``output.argmax(1)``, ``first_stack`` for ``torch.stack([first])``."""
         while method(place) in ("detach", "float") and (base := receiver(place)) is not None:
             place = base
         path = self.roles.path(place.func) if isinstance(place, cst.Call) else ""
@@ -138,7 +142,11 @@ class Handover:
         return False
 
     def _mutates(self, node: cst.CSTNode, name: str) -> bool:
-        if isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Name) and node.target.value == name:
+        if (
+            isinstance(node, cst.AugAssign)
+            and isinstance(node.target, cst.Name)
+            and node.target.value == name
+        ):
             return not self.deferral.parts.known_number(node.target)
         if isinstance(node, (cst.AssignTarget, cst.AugAssign)) and isinstance(node.target, cst.Subscript):
             return getattr(node.target.value, "value", "") == name
@@ -151,7 +159,7 @@ class Handover:
     # ---- objects that are not handed over but looked into
 
     def _judge_place(self, node: cst.Name) -> bool:
-        """A name that means the same object all along: may what is read of it change before the closure runs?"""
+        """A name that means one object all along: may what is read of it change before the closure runs?"""
         owner = self._owner(node)
         if owner is None:
             return True
@@ -216,7 +224,7 @@ class Handover:
     def _lift(self, place: cst.BaseExpression) -> bool:
         """Evaluate a place at once and hand over what it gave."""
         d = self.deferral
-        calm = d.sinks.calm(place) and not any(True for _ in d.reads.within(place)) and not d.reads.on_device(place)
+        calm = d.sinks.calm(place) and not d.reads.any_within(place) and not d.reads.on_device(place)
         statement = self.index.parent(place)
         if not calm or isinstance(statement, (cst.Expr, cst.AssignTarget, cst.AugAssign)):
             return False

@@ -22,9 +22,9 @@ _HOST_PACKAGES = ("math.", "numpy.", "sklearn.", "wandb.", "logging.", "tqdm.", 
 LOG_METHODS = frozenset(
     {
         "add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_figure", "add_text",
-        "set_postfix", "set_postfix_str", "set_description", "set_description_str", "info", "debug", "warning",
-        "error", "critical", "log", "log_metric", "log_metrics", "report_scalar", "writerow", "write", "flush",
-        "refresh", "track",
+        "set_postfix", "set_postfix_str", "set_description", "set_description_str", "info", "debug",
+        "warning", "error", "critical", "log", "log_metric", "log_metrics", "report_scalar", "writerow",
+        "write", "flush", "refresh", "track",
     }
 )  # fmt: skip
 
@@ -54,13 +54,18 @@ class Reads:
                 continue
             stack.extend(reversed(_parts(current)))
 
+    def any_within(self, node: cst.CSTNode) -> bool:
+        return next(self.within(node), None) is not None
+
     def reads(self, node: cst.BaseExpression) -> bool:
         """Whether evaluating this very expression (not its parts) fetches a value from the device."""
         if isinstance(node, cst.Call):
             return self.fetched(node) is not None or self._shown(node)
         if isinstance(node, cst.FormattedString):
             return any(
-                self.on_device(p.expression) for p in node.parts if isinstance(p, cst.FormattedStringExpression)
+                self.on_device(p.expression)
+                for p in node.parts
+                if isinstance(p, cst.FormattedStringExpression)
             )
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
             return Kind.STRING in self.roles.kinds(node.left) and any(map(self.on_device, _items(node.right)))
@@ -104,7 +109,9 @@ class Reads:
         while True:
             if isinstance(node, cst.Call) and method(node) == "detach":
                 node = node.func
-            elif isinstance(node, cst.Attribute) or (isinstance(node, cst.Subscript) and self._looks_up(node)):
+            elif isinstance(node, cst.Attribute) or (
+                isinstance(node, cst.Subscript) and self._looks_up(node)
+            ):
                 node = node.value
             else:
                 return isinstance(node, cst.Name)
@@ -139,12 +146,16 @@ class Reads:
         if not isinstance(statement, (cst.If, cst.While, cst.Assert)):
             return None
         test = statement.test
-        return test if self.on_device(test) or any(True for _ in self.within(test)) else None
+        return test if self.on_device(test) or self.any_within(test) else None
 
 
 def _parts(node: cst.CSTNode) -> list[cst.CSTNode]:
     """Children of a node; of a compound statement only its head."""
-    return [c for c in children(node) if not isinstance(c, (cst.BaseSuite, cst.Else, cst.Finally, cst.ExceptHandler))]
+    return [
+        c
+        for c in children(node)
+        if not isinstance(c, (cst.BaseSuite, cst.Else, cst.Finally, cst.ExceptHandler))
+    ]
 
 
 def _items(node: cst.BaseExpression) -> list[cst.BaseExpression]:

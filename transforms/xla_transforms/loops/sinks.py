@@ -13,7 +13,16 @@ from xla_transforms.tree import body_of, children, method, receiver, walk
 
 STORE_METHODS = frozenset({"append", "extend", "update", "add", "insert", "add_batch", "appendleft"})
 MUTATORS = STORE_METHODS | {"clear", "pop", "remove", "reset", "sort", "reverse", "setdefault", "popleft"}
-_SHOW_PATHS = ("wandb.", "logging.", "mlflow.", "rich.print", "tqdm.", "loguru.", "warnings.warn", "sys.stdout.")
+_SHOW_PATHS = (
+    "wandb.",
+    "logging.",
+    "mlflow.",
+    "rich.print",
+    "tqdm.",
+    "loguru.",
+    "warnings.warn",
+    "sys.stdout.",
+)
 _NOT_STORES = {Kind.MODEL, Kind.OPTIMIZER, Kind.SCALER, Kind.SCHEDULER, Kind.NAME, Kind.SAMPLER, Kind.LOADER}
 _LEAVES = (cst.Yield, cst.Await, cst.NamedExpr, cst.Break, cst.Continue, cst.Return, cst.Raise, cst.Del)
 
@@ -52,8 +61,10 @@ class Sinks:
         if isinstance(small, cst.Pass):
             return True
         if isinstance(small, cst.Expr):
-            return isinstance(small.value, cst.Call) and self.calm(small.value, own=True) and (
-                self.shows(small.value) or self._stores(small.value)
+            return (
+                isinstance(small.value, cst.Call)
+                and self.calm(small.value, own=True)
+                and (self.shows(small.value) or self._stores(small.value))
             )
         if isinstance(small, cst.Assign):
             places = all(self._storable(t.target) for t in small.targets)
@@ -63,7 +74,7 @@ class Sinks:
         return False
 
     def shows(self, call: cst.CSTNode) -> bool:
-        """Whether a call shows its arguments: print, a logger, a writer, a progress bar, a printing helper."""
+        """Whether a call shows its arguments: print, a logger, a writer, a bar, a printing helper."""
         if not isinstance(call, cst.Call):
             return False
         path, base = self.roles.path(call.func), receiver(call)
@@ -141,7 +152,10 @@ class Sinks:
         for item in self.roles.facts(call.func):
             if isinstance(item.node, cst.FunctionDef) and not self._pure(item.node):
                 return False
-        return method(call) not in MUTATORS and self.roles.path(call.func) not in ("builtins.next", "builtins.input")
+        return method(call) not in MUTATORS and self.roles.path(call.func) not in (
+            "builtins.next",
+            "builtins.input",
+        )
 
     def _pure(self, function: cst.FunctionDef) -> bool:
         kinds = (cst.Global, cst.Nonlocal, cst.Yield, cst.AugAssign)
@@ -189,9 +203,7 @@ def bound_names(statement: cst.CSTNode) -> set[str]:
     found: set[str] = set()
     for node in walk(statement, into_functions=False):
         targets: list[cst.CSTNode] = []
-        if isinstance(node, cst.AssignTarget):
-            targets = [node.target]
-        elif isinstance(node, (cst.AugAssign, cst.For)):
+        if isinstance(node, (cst.AssignTarget, cst.AugAssign, cst.For)):
             targets = [node.target]
         for target in targets:
             found |= {n.value for n in _plain(target)}
@@ -204,5 +216,3 @@ def _plain(target: cst.CSTNode) -> Iterator[cst.Name]:
     elif isinstance(target, (cst.Tuple, cst.List)):
         for element in target.elements:
             yield from _plain(element.value)
-
-

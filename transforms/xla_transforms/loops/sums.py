@@ -14,10 +14,27 @@ from xla_transforms.scopes import Binding, How
 from xla_transforms.tree import method, number_value, receiver, same, walk
 
 _LOGICAL = frozenset(
-    {"eq", "ne", "gt", "ge", "lt", "le", "isclose", "logical_and", "logical_or", "logical_not", "bool", "isnan"}
+    {
+        "eq",
+        "ne",
+        "gt",
+        "ge",
+        "lt",
+        "le",
+        "isclose",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "bool",
+        "isnan",
+    }
 )
-_VIEWS = frozenset({"view", "view_as", "reshape", "squeeze", "cpu", "detach", "flatten", "t", "data", "clone"})
-_FLOATS = frozenset({"mean", "float", "norm", "std", "var", "sigmoid", "softmax", "double", "half", "sqrt", "log"})
+_VIEWS = frozenset(
+    {"view", "view_as", "reshape", "squeeze", "cpu", "detach", "flatten", "t", "data", "clone"}
+)
+_FLOATS = frozenset(
+    {"mean", "float", "norm", "std", "var", "sigmoid", "softmax", "double", "half", "sqrt", "log"}
+)
 _INTEGERS = frozenset({"long", "int", "argmax", "argmin"})
 
 
@@ -30,6 +47,7 @@ class Sum:
     leaves: list[cst.Call] = field(default_factory=list)
     cast: str = "float"
     counts: bool = False
+    listed: bool = False  # a list to which they are appended
 
 
 class Sums:
@@ -54,6 +72,19 @@ class Sums:
         own = isinstance(value.left, cst.Name) and value.left.value == target.value
         return (target, value.right) if own and isinstance(value.operator, cst.Add) else None
 
+    def collected(self, statement: cst.CSTNode) -> tuple[cst.Name, cst.BaseExpression] | None:
+        """The list's name and what is appended: ``losses.append(x)``, the list made as a literal."""
+        small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        if not isinstance(small, cst.Expr) or method(small.value) != "append" or len(statement.body) != 1:  # type: ignore[attr-defined]
+            return None
+        base = receiver(small.value)
+        assert isinstance(small.value, cst.Call)
+        if not isinstance(base, cst.Name) or len(small.value.args) != 1:
+            return None
+        made = [f for f in self.roles.facts(base) if f.kind is not Kind.NONE]
+        lists = all(f.kind is Kind.SEQUENCE and isinstance(f.node, cst.List) for f in made)
+        return (base, small.value.args[0].value) if made and lists else None
+
     def leaves(self, node: cst.BaseExpression, deferred: set[str]) -> list[cst.Call] | None:
         """The reads in an addend that is arithmetic over reads, deferred values and host numbers."""
         tensor = self.value_read(node)
@@ -61,14 +92,14 @@ class Sums:
             return [node]
         if tensor is not None:
             assert isinstance(node, cst.Call)
-            return [node] if not any(True for _ in self.reads.within(tensor)) else None
+            return [node] if not self.reads.any_within(tensor) else None
         if isinstance(node, cst.Name) and node.value in deferred:
             return []
         if isinstance(node, cst.BinaryOperation):
             left, right = self.leaves(node.left, deferred), self.leaves(node.right, deferred)
             plain = isinstance(node.operator, (cst.Add, cst.Subtract, cst.Multiply, cst.Divide))
             return [*left, *right] if plain and left is not None and right is not None else None
-        host = not self.reads.on_device(node) and not any(True for _ in self.reads.within(node))
+        host = not self.reads.on_device(node) and not self.reads.any_within(node)
         return [] if host else None
 
     def value_read(self, node: cst.CSTNode | None) -> cst.BaseExpression | None:
@@ -85,12 +116,14 @@ class Sums:
         return tensor
 
     def value_function(self, call: cst.CSTNode | None) -> cst.FunctionDef | None:
-        """The function of ``total += step(batch)`` that ends in ``return loss.item()`` and is called here alone."""
+        """The function of ``total += step(batch)`` that ends in ``return loss.item()``, called here alone."""
         if not isinstance(call, cst.Call):
             return None
         found = {f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION}
         function = found.pop() if len(found) == 1 else None
-        if not isinstance(function, cst.FunctionDef) or self.roles.index(function) is not self.roles.index(call):
+        if not isinstance(function, cst.FunctionDef) or self.roles.index(function) is not self.roles.index(
+            call
+        ):
             return None
         values = _returned(function)
         if not values or any(v is None or self.value_read(v) is None for v in values):
@@ -115,7 +148,11 @@ class Sums:
             kinds = {self.kind_of(v, depth + 1) for v in _returned(function) if v is not None}
             return kinds.pop() if len(kinds) == 1 else ""
         if isinstance(node, cst.Call):
-            whole = self.roles.path(node.func) == "builtins.len" or method(node) in ("size", "numel", "nelement")
+            whole = self.roles.path(node.func) == "builtins.len" or method(node) in (
+                "size",
+                "numel",
+                "nelement",
+            )
             return "int" if whole else self.dtype_of(node, depth)
         if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
             return "int" if node.value.attr.value == "shape" else ""
@@ -146,7 +183,9 @@ class Sums:
         index = self.roles.index(node)
         function = index.function_of(node)
         return any(
-            same(receiver(c), node) for c in calls if self.roles.index(c) is index and index.function_of(c) is function
+            same(receiver(c), node)
+            for c in calls
+            if self.roles.index(c) is index and index.function_of(c) is function
         )
 
     def _of_operation(self, node: cst.BinaryOperation, depth: int) -> str:

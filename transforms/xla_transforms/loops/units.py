@@ -19,8 +19,8 @@ class Unit:
     """A statement of an iteration.
 
     ``whole`` tells that a compound statement counts with its blocks, else only its head does. ``guards``
-    are the blocks under an ``if`` of the loop that it stands in, outermost first; ``behind`` that the iteration's
-    explicit barrier has been passed. ``sink`` tells that it only shows or stores.
+    are the blocks under an ``if`` of the loop that it stands in, outermost first; ``behind`` that the
+    iteration's explicit barrier has been passed. ``sink`` tells that it only shows or stores.
     """
 
     statement: cst.CSTNode
@@ -61,20 +61,32 @@ class Units:
         """Names that hold values read from the device, by the look of it."""
         found: set[str] = set()
         for node in walk(self.loop.node.body):
-            value = getattr(node, "value", None)
-            if isinstance(node, (cst.Assign, cst.AugAssign)) and any(True for _ in self.reads.within(value)):
+            if isinstance(node, (cst.Assign, cst.AugAssign)) and self.reads.any_within(node.value):
                 found |= bound_names(node)
         return found
 
-    def _collect(self, block: cst.CSTNode, guards: tuple[cst.CSTNode, ...], behind: set[cst.CSTNode], late: bool = False) -> None:
+    def _collect(
+        self,
+        block: cst.CSTNode,
+        guards: tuple[cst.CSTNode, ...],
+        behind: set[cst.CSTNode],
+        late: bool = False,
+    ) -> None:
         for statement in lines_of(block):
             self._take(statement, block, guards, behind, late or statement in behind)
 
     def _take(
-        self, statement: cst.CSTNode, block: cst.CSTNode, guards: tuple[cst.CSTNode, ...], behind: set[cst.CSTNode], late: bool
+        self,
+        statement: cst.CSTNode,
+        block: cst.CSTNode,
+        guards: tuple[cst.CSTNode, ...],
+        behind: set[cst.CSTNode],
+        late: bool,
     ) -> None:
         simple = isinstance(statement, cst.SimpleStatementLine)
-        opaque = isinstance(statement, (cst.FunctionDef, cst.ClassDef)) or not isinstance(statement, cst.BaseStatement)
+        opaque = isinstance(statement, (cst.FunctionDef, cst.ClassDef)) or not isinstance(
+            statement, cst.BaseStatement
+        )
         step = isinstance(statement, LOOPS) and self.loops.effects.is_step_loop(statement)
         sink = not step and self.sinks.is_sink(statement)
         whole = simple or opaque or step or (sink and self._taken_whole(statement))
@@ -94,12 +106,23 @@ class Units:
         return isinstance(statement, cst.For)
 
     def _unit(
-        self, statement: cst.CSTNode, block: cst.CSTNode, guards: tuple[cst.CSTNode, ...], late: bool, *, whole: bool, sink: bool
+        self,
+        statement: cst.CSTNode,
+        block: cst.CSTNode,
+        guards: tuple[cst.CSTNode, ...],
+        late: bool,
+        *,
+        whole: bool,
+        sink: bool,
     ) -> Unit:
         parts = [statement] if whole else _head(statement)
         reads = [r for part in parts for r in self._reads(part, whole)]
         decided = self.reads.decides(statement)
-        if decided is not None and decided not in reads and not any(self.index.within(r, decided) for r in reads):
+        if (
+            decided is not None
+            and decided not in reads
+            and not any(self.index.within(r, decided) for r in reads)
+        ):
             reads.append(decided)
         mentions = {m for part in parts for m in self.mentions(part)}
         unit = Unit(statement, block, guards, late, whole, sink, reads, mentions)
@@ -116,7 +139,7 @@ class Units:
                     yield from self._reads(statement, whole)
 
     def mentions(self, node: cst.CSTNode) -> Iterator[str]:
-        """The roots that a piece of code uses: ``loss``, ``self.history``; names of comprehensions left out."""
+        """The roots that code uses: ``loss``, ``self.history``; names of comprehensions left out."""
         for part in walk(node):
             if isinstance(part, cst.Attribute) and getattr(part.value, "value", "") == "self":
                 yield f"self.{part.attr.value}"
@@ -150,7 +173,11 @@ class Units:
         for small in statement.body:
             if not isinstance(small, cst.Assign):
                 return False
-            values = [e.value for e in small.value.elements] if isinstance(small.value, cst.Tuple) else [small.value]
+            values = (
+                [e.value for e in small.value.elements]
+                if isinstance(small.value, cst.Tuple)
+                else [small.value]
+            )
             if not all(map(self.is_number, values)):
                 return False
         return True

@@ -2,7 +2,7 @@
 
 Reading a tensor in the step loop costs an execution of its own and makes the host wait. A sum is read once,
 behind its loop, where it becomes the number that it was before; what follows sees no difference.
-Source: pytorch/xla, "PyTorch on XLA devices" and the recompilation guide; pytorch/xla#2231, #2425 (bfloat16 sums).
+Source: pytorch/xla, "PyTorch on XLA devices", the recompilation guide; pytorch/xla#2231, #2425 (bfloat16).
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _sum(context: Context, deferral: Deferral, total: Sum) -> None:
     change = context.plan.change(SUM, line, "the sum stays on the device until the loop is over")
     for leaf in total.leaves:
         if deferral.value_function(leaf) is None:
-            _keep_tensor(context, change, deferral, leaf, widen=not total.counts and _computes_low(context))
+            widen = not total.counts and not total.listed and _computes_low(context)
+            _keep_tensor(context, change, deferral, leaf, widen=widen)
     if deferral.captured(total):
         for unit in total.units:
             _not_in_place(context, change, unit.statement)
@@ -64,7 +65,9 @@ def _sum(context: Context, deferral: Deferral, total: Sum) -> None:
 def _give_back_tensor(context: Context, deferral: Deferral, function: cst.FunctionDef) -> None:
     for node in walk(function.body, into_functions=False):
         if isinstance(node, cst.Return) and isinstance(node.value, cst.Call):
-            change = context.plan.change(VALUE, node, "the tensor is given back; its sum is read behind the loop")
+            change = context.plan.change(
+                VALUE, node, "the tensor is given back; its sum is read behind the loop"
+            )
             _keep_tensor(context, change, deferral, node.value, widen=_computes_low(context))
 
 
@@ -74,7 +77,9 @@ def _keep_tensor(
     """Write the tensor itself for ``x.item()``: without its graph, in float32 where it may be narrower."""
     tensor = deferral.tensor_of(read)
     assert tensor is not None
-    atom = isinstance(tensor, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or bool(getattr(tensor, "lpar", ()))
+    atom = isinstance(tensor, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or bool(
+        getattr(tensor, "lpar", ())
+    )
     text = "{0}" if atom else "({0})"
     if not _gradless(context, read, tensor, deferral):
         text += ".detach()"

@@ -83,7 +83,9 @@ def _reference(context: Context, node: cst.CSTNode) -> None:
     """``@torch.inference_mode`` without brackets, ``torch.utils.checkpoint.checkpoint`` handed on."""
     outer = context.index.parent(node)
     called = isinstance(outer, cst.Call) and outer.func is node
-    if called or isinstance(outer, (cst.ImportAlias, cst.Attribute, cst.AssignTarget)) or not context.plan.free(node):
+    if called or isinstance(outer, (cst.ImportAlias, cst.Attribute, cst.AssignTarget)):
+        return
+    if not context.plan.free(node):
         return
     path = context.roles.path(node)
     if path == "torch.inference_mode" and isinstance(outer, cst.Decorator):

@@ -12,6 +12,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.loops.deferral import Deferral
+from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.units import Unit, lines_of
 from xla_transforms.tree import walk
 
@@ -33,7 +34,7 @@ GUARDED = Rule(
     "XLA703",
     "barrier-before-log",
     "A read now and then gets a barrier in front of it.",
-    "After a barrier a read costs no execution; works on the CPU as well, where a step closure would not run.",
+    "Behind a barrier a read costs no execution, and no harm on the CPU, where a step closure would not run.",
 )
 RULES = (READ, BRANCH, GUARDED)
 
@@ -42,8 +43,8 @@ _READ_ADVICE = (
     "or hand it to xm.add_step_closure"
 )
 _BRANCH_ADVICE = (
-    "decide on the device (torch.where), or every few steps; a skipped step is not a zero gradient for momentum, "
-    "Adam or weight decay; on several replicas all must decide alike (xm.all_reduce of a flag)"
+    "decide on the device (torch.where), or every few steps; a skipped step is not a zero gradient "
+    "for momentum, Adam or weight decay; on several replicas all must decide alike (xm.all_reduce of a flag)"
 )
 
 
@@ -53,7 +54,7 @@ def run(context: Context) -> None:
     for deferral in context.deferrals:
         guards = _guarded(context, deferral)
         _restore(context, deferral, guards)
-        for unit in deferral.left:
+        for unit in _costly(deferral):
             _report(context, deferral, unit)
         _in_functions(context, deferral)
 
@@ -63,11 +64,23 @@ def _guarded(context: Context, deferral: Deferral) -> list[cst.CSTNode]:
     if deferral.closures:
         return []
     blocks = dict.fromkeys(u.guards[0] for run in deferral.runs for u in run.units if u.guards)
-    first = [lines_of(b)[0] for b in blocks if isinstance(b, cst.IndentedBlock) and not _work_follows(context, deferral, b)]
+    first = [
+        lines_of(b)[0]
+        for b in blocks
+        if isinstance(b, cst.IndentedBlock) and not _work_follows(context, deferral, b)
+    ]
     for line in first:
         change = context.plan.change(GUARDED, line, "the step runs before its values are read")
         change.before(line, change.spell(context.target.sync))
     return first
+
+
+def _costly(deferral: Deferral) -> list[Unit]:
+    """The reads to report: the only one of an evaluation step is the execution that the step has anyway."""
+    left = deferral.left
+    trains = deferral.loop.effect & (Effect.BACKWARD | Effect.STEP)
+    alone = len(left) == 1 and not trains and not deferral.sums and not deferral.runs
+    return [] if alone and left[0].whole else left
 
 
 def _work_follows(context: Context, deferral: Deferral, block: cst.CSTNode) -> bool:
@@ -79,7 +92,9 @@ def _work_follows(context: Context, deferral: Deferral, block: cst.CSTNode) -> b
 
 def _restore(context: Context, deferral: Deferral, guards: list[cst.CSTNode]) -> None:
     for statement, names in deferral.restores.items():
-        change = context.plan.change(GUARDED, statement, "what was summed on the device becomes a number here")
+        change = context.plan.change(
+            GUARDED, statement, "what was summed on the device becomes a number here"
+        )
         change.before(statement, *(deferral.restored(name) for name in names))
 
 
@@ -90,7 +105,9 @@ def _report(context: Context, deferral: Deferral, unit: Unit) -> None:
         text = " ".join(code(read).split())
         text = text if len(text) <= 60 else text[:57] + "..."
         if branch and isinstance(unit.statement, (cst.If, cst.While, cst.Assert)):
-            context.plan.report(BRANCH, read, f"a branch needs {text} on the host in every step", _BRANCH_ADVICE)
+            context.plan.report(
+                BRANCH, read, f"a branch needs {text} on the host in every step", _BRANCH_ADVICE
+            )
         elif not unit.guards:
             context.plan.report(READ, read, f"{text} is read in every step: one more execution", _READ_ADVICE)
 
@@ -99,8 +116,9 @@ def _in_functions(context: Context, deferral: Deferral) -> None:
     """Reads in functions that each iteration calls."""
     line = context.index.source.span(deferral.loop.node).line
     moved = [unit.statement for run in deferral.runs for unit in run.units] if deferral.closures else []
+    guarded = [unit.statement for unit in deferral.units if unit.guards]
     for call in context.loops.effects.calls(deferral.loop.node.body):
-        if any(context.index.within(call, statement) for statement in moved):
+        if any(context.index.within(call, statement) for statement in [*moved, *guarded]):
             continue
         for item in context.roles.facts(call.func):
             if isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
@@ -111,7 +129,9 @@ def _in_function(context: Context, deferral: Deferral, function: cst.FunctionDef
     if context.roles.index(function) is not context.index:
         return
     for statement in walk(function.body, into_functions=False):
-        for read in deferral.reads.within(statement) if isinstance(statement, cst.SimpleStatementLine) else ():
+        if not isinstance(statement, cst.SimpleStatementLine) or context.loops.of(statement) is not None:
+            continue
+        for read in deferral.reads.within(statement):
             text = " ".join(context.index.source.code(read).split())
             message = f"{text} is read in every step of the loop in line {line}: one more execution"
             context.plan.report(READ, read, message, _READ_ADVICE)

@@ -82,7 +82,8 @@ class _Text:
         above = "" if self._spaced() else newline
         head = "".join(f"{self.indent}{line}{newline}" for line in self.head)
         body = "".join(
-            self.source.indent + line if line.strip() else line for line in self._body(render).splitlines(keepends=True)
+            self.source.indent + line if line.strip() else line
+            for line in self._body(render).splitlines(keepends=True)
         )
         body = body if body.endswith(("\n", "\r")) else body + newline
         return f"{above}{head}{body}{newline}{self.indent}{self.add}{newline}"

@@ -27,6 +27,7 @@ class Roles:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._facts: dict[cst.CSTNode, Facts] = {}
+        self._provisional: dict[cst.CSTNode, Facts] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
         self._busy: set[object] = set()
         self._cut = False
@@ -38,6 +39,9 @@ class Roles:
         """All that an expression may be; with ``UNKNOWN`` among them where some source is not understood."""
         if node in self._facts:
             return self._facts[node]
+        if node in self._provisional:
+            self._cut = True
+            return self._provisional[node]
         if node in self._busy:
             self._cut = True
             return NOTHING
@@ -49,8 +53,14 @@ class Roles:
             self._busy.discard(node)
         if not known(facts):
             facts = usage.evidence(self, node) or facts
+        # What was found while a question further out was open may lack its answer: it holds for that
+        # question only, where asking again would cost time that grows with every cycle.
         if not self._cut or not self._busy:
             self._facts[node] = facts
+        else:
+            self._provisional[node] = facts
+        if not self._busy:
+            self._provisional.clear()
         self._cut = (self._cut or outer_cut) and bool(self._busy)
         return facts
 

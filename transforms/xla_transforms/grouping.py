@@ -1,0 +1,81 @@
+"""Which files belong together: those that import one another, in either direction.
+
+An unrelated script in the same folder is a program of its own: what it does says nothing about the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]*\(?(?P<names>[^#\n)]*)"
+    r"|import[ \t]+(?P<modules>[^#\n;]+))",
+    re.MULTILINE,
+)
+
+
+def groups(texts: Mapping[str, str]) -> list[list[str]]:
+    """Split modules (text by dotted name) into groups connected by imports, in the order given."""
+    root = {name: name for name in texts}
+
+    def find(name: str) -> str:
+        while root[name] != name:
+            root[name] = root[root[name]]
+            name = root[name]
+        return name
+
+    by_tail: dict[str, list[str]] = {}
+    for name in texts:
+        by_tail.setdefault(name.rpartition(".")[2], []).append(name)
+    for name, text in texts.items():
+        for wanted in _imported(name, text):
+            for other in _nearest(name, wanted, by_tail):
+                root[find(other)] = find(name)
+    found: dict[str, list[str]] = {}
+    for name in texts:
+        found.setdefault(find(name), []).append(name)
+    return list(found.values())
+
+
+def _imported(importer: str, text: str) -> Iterator[str]:
+    """The dotted paths that a module imports, and those that its imported names may be."""
+    for match in _IMPORT.finditer(text):
+        if match["modules"]:
+            yield from (part.split()[0] for part in match["modules"].split(",") if part.strip())
+            continue
+        base = _absolute(importer, match["base"])
+        yield base
+        for part in match["names"].split(","):
+            if part.split():
+                yield f"{base}.{part.split()[0]}".lstrip(".")
+
+
+def _absolute(importer: str, base: str) -> str:
+    level = len(base) - len(base.lstrip("."))
+    if not level:
+        return base
+    package = importer.split(".")[:-level]
+    return ".".join([*package, *([base.lstrip(".")] if base.lstrip(".") else [])])
+
+
+def _nearest(importer: str, wanted: str, by_tail: Mapping[str, list[str]]) -> list[str]:
+    """The modules that a path may name: among several, those that share most folders with the importer."""
+    candidates = [
+        name
+        for name in by_tail.get(wanted.rpartition(".")[2], ())
+        if name != importer and (name == wanted or name.endswith("." + wanted))
+    ]
+    if len(candidates) < 2:
+        return candidates
+    shared = {name: _shared(importer, name) for name in candidates}
+    return [name for name in candidates if shared[name] == max(shared.values())]
+
+
+def _shared(left: str, right: str) -> int:
+    count = 0
+    for a, b in zip(left.split("."), right.split("."), strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
