@@ -68,7 +68,8 @@ def names(tree: ast.Module) -> Names:
 
 
 _BINDERS = {
-    ast.alias, ast.arg, *_DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global, ast.Nonlocal,
+    ast.alias, ast.arg, *_DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global,
+    ast.Nonlocal,
 }  # fmt: skip
 
 

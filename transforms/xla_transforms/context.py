@@ -93,4 +93,5 @@ def _names_cuda(index: ModuleIndex) -> bool:
         n, (cst.SimpleString, cst.FormattedStringText)))
     if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
         return True
-    return any("torch.cuda" in b.name for s in index.scopes.values() for bs in s.bindings.values() for b in bs)
+    bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
+    return any("torch.cuda" in binding.name for binding in bindings)

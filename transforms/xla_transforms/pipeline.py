@@ -29,7 +29,7 @@ Failure = Callable[[str, bytes, SourceError], Outcome]
 def migrate_texts(
     texts: dict[str, tuple[str, bytes, str]], settings: Settings, failure: Failure
 ) -> dict[str, Outcome]:
-    """Migrate decoded modules (text, bytes, encoding by path), those that import one another as one program."""
+    """Migrate decoded modules (text, bytes, encoding by path), those that import one another together."""
     outcomes: dict[str, Outcome] = {}
     sources: dict[str, Source] = {}
     for path, (text, data, _) in texts.items():

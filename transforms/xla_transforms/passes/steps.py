@@ -24,7 +24,8 @@ STEP = Rule(
     "XLA611",
     "optimizer-step",
     "An optimizer's step goes through xm.optimizer_step.",
-    "It averages the gradients over the replicas before it steps (pytorch/xla guide: PyTorch on XLA devices).",
+    "It averages the gradients over the replicas before it steps "
+    "(pytorch/xla guide: PyTorch on XLA devices).",
 )
 REDUCE = Rule(
     "XLA612",

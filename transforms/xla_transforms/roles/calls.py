@@ -258,7 +258,8 @@ def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
 def _owner(roles: Roles, function: cst.FunctionDef) -> cst.ClassDef | None:
     """The class whose method a function is; not for static methods and functions inside methods."""
     index = roles.index(function)
-    outer = next((a for a in index.ancestors(function) if isinstance(a, (cst.FunctionDef, cst.ClassDef))), None)
+    outers = (a for a in index.ancestors(function) if isinstance(a, (cst.FunctionDef, cst.ClassDef)))
+    outer = next(outers, None)
     if not isinstance(outer, cst.ClassDef):
         return None
     static = any(getattr(d.decorator, "value", "") == "staticmethod" for d in function.decorators)

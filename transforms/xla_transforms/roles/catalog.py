@@ -108,7 +108,8 @@ BUILTIN_WRAPPERS = {
 ITERATION_WRAPPERS = frozenset(
     {
         "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.std.tqdm", "tqdm.rich.tqdm", "tqdm.trange",
-        "rich.progress.track", "itertools.islice", "itertools.cycle", "itertools.chain", "progressbar.progressbar",
+        "rich.progress.track", "itertools.islice", "itertools.cycle", "itertools.chain",
+        "progressbar.progressbar",
         "alive_progress.alive_it", "fastprogress.progress_bar", "fastprogress.fastprogress.progress_bar",
     }
 )  # fmt: skip
@@ -208,7 +209,8 @@ TENSOR_ATTRIBUTES: dict[str, tuple[Kind, str]] = {
 }
 MODEL_METHODS_SAME = frozenset(
     {
-        "to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply",
+        "to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_",
+        "apply",
         "share_memory", "type", "to_empty", "compile",
     }
 )  # fmt: skip
