@@ -106,7 +106,8 @@ args = parser.parse_args()
 _CHOICE = {line.strip() for line in DEVICES[3].split("\n")}
 REMARKS = (
     "# plain", "#no blank", "#:  odd   blanks ",
-    "# \u00fcml\u00e4ut and \u4e2d\u6587", "#!bang", "# type: ignore",
+    "# \u00fcml\u00e4ut and \u4e2d\u6587", "#!bang",
+    "# type: ignore",
 )  # fmt: skip
 
 

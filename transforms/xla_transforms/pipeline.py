@@ -37,7 +37,10 @@ def migrate_texts(
             sources[path] = Source(text, path)
         except SourceError as error:
             outcomes[path] = failure(path, data, error)
-    paths = {_module_name(path): path for path in sources}
+    paths: dict[str, str] = {}
+    for path in sources:  # a.py and a/__init__.py have one name, which only one of them can keep
+        name = _module_name(path)
+        paths[name if name not in paths else f"{name}:{path}"] = path
     for group in groups({name: texts[path][0] for name, path in paths.items()}):
         program = Program((name, sources[paths[name]]) for name in group)
         roles = Roles(program)

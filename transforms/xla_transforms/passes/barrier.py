@@ -68,7 +68,7 @@ def _before_exits(context: Context, loop: Loop, anchor: cst.CSTNode | None) -> N
     for kind in kinds:
         for node in context.loops.exits(loop, kind):
             if anchor is None or not _behind(context, node, anchor):
-                message = "the iteration's barrier comes before it leaves the loop"
+                message = "the iteration's barrier comes before it leaves"
                 change = context.plan.change(EXIT, node, message)
                 _insert(context, change, node)
 
