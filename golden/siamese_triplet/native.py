@@ -24,7 +24,7 @@ class TripletData(Dataset):
 class Tower(nn.Module):
     def __init__(self, dim=12, out=6):
         super().__init__()
-        self.fc = nn.Sequential(nn.Linear(dim, 24), nn.ELU(), nn.Linear(24, out))
+        self.fc = nn.Sequential(nn.Linear(dim, 24), nn.Tanh(), nn.Linear(24, out))
 
     def forward(self, x):
         return F.normalize(self.fc(x), dim=-1)

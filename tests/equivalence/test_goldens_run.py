@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from golden_cases import Case, runnable_cases
+from printed import first_difference
 
 from xla_migrate import migrate_source
 from xla_migrate.verify import Runner, Trace, check_executions, compare
@@ -67,3 +68,8 @@ def test_each_iteration_is_one_execution_and_compiling_stops(runs: Runs):
 
 def test_the_same_files_are_written(runs: Runs):
     assert sorted(runs.values.files) == sorted(runs.native.files)
+
+
+def test_the_same_values_are_printed(runs: Runs):
+    bound = runs.case.bounds.loss
+    assert first_difference(runs.native.stdout, runs.values.stdout, bound) is None

@@ -159,8 +159,7 @@ class Loops:
     def _works(self, statement: cst.CSTNode) -> bool:
         if self.effects.of(statement) or _holds_step_loop(self.effects, statement):
             return True
-        simple = isinstance(statement, cst.SimpleStatementLine)
-        return simple and any(True for _ in self.reads.computed(statement))
+        return not isinstance(statement, cst.If) and next(self.reads.computed(statement), None) is not None
 
     def exits(self, loop: Loop, kind: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """The statements of a kind that end an iteration early, where they come behind device work."""

@@ -16,7 +16,7 @@ from xla_transforms.loops.reads import spans_lines
 from xla_transforms.loops.sinks import Sinks
 from xla_transforms.loops.sums import Sum, Sums
 from xla_transforms.loops.units import Unit, Units, lines_of
-from xla_transforms.scopes import How, Scope
+from xla_transforms.scopes import Binding, How, Scope
 from xla_transforms.tree import method, walk
 
 _EXITS = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit"})
@@ -127,13 +127,17 @@ class Deferral:
     def _aliases(self, roots: set[str]) -> set[str]:
         """Names bound from an expression that holds a stored object: a meter in a list of meters."""
         found: set[str] = set()
-        for name, bindings in self.scope.bindings.items():
-            for binding in bindings:
-                inside = self.index.within(binding.statement, self.loop.node)
-                plain = binding.how is How.ASSIGN and binding.value is not None and name not in roots
-                if plain and not inside and self._holds(binding.value, roots):
+        scope: Scope | None = self.scope
+        while scope is not None:
+            for name, bindings in scope.bindings.items():
+                if name not in roots and any(self._is_alias(b, roots) for b in bindings):
                     found.add(name)
+            scope = scope.parent
         return found
+
+    def _is_alias(self, binding: Binding, roots: set[str]) -> bool:
+        inside = self.index.within(binding.statement, self.loop.node)
+        return binding.how is How.ASSIGN and not inside and self._holds(binding.value, roots)
 
     def _holds(self, value: cst.BaseExpression | None, roots: set[str]) -> bool:
         if not isinstance(value, (cst.Call, cst.List, cst.Tuple, cst.Dict, cst.Name)):
@@ -171,13 +175,20 @@ class Deferral:
     def _allowed(self, unit: Unit, name: str, sums: set[Unit]) -> bool:
         if unit.behind and name not in self._bound_late():
             return True  # the barrier has run the closures; sums and values are restored there
-        if not self.closures and unit.guards:
-            return True
+        if name in self.sums or name in self.deferred:
+            restored = bool(unit.guards) or (not self.closures and unit in self.moved)
+            if restored and not self._changed_within(name, unit):
+                return True
         if name in self.sums and unit in self.sums[name].units:
             return True
         if name in self.deferred:
             return unit is self.deferred[name] or unit in sums
         return self.parts.numbers_only(unit.statement) and name in unit.binds
+
+    def _changed_within(self, name: str, unit: Unit) -> bool:
+        """Whether a guarded block that uses a sum or value also changes it."""
+        own = self.sums[name].units if name in self.sums else [self.deferred[name]]
+        return bool(unit.guards) and any(unit.guards[0] in u.guards for u in own)
 
     def _bound_late(self) -> set[str]:
         return {name for unit in self.moved for name in unit.binds}
@@ -391,9 +402,11 @@ class Deferral:
                 if unit in own or self.parts.numbers_only(unit.statement)
                 else [n for n in late if n in unit.mentions]
             )
-            if not names or (self.closures and not unit.behind):
+            if not names or (
+                self.closures and not unit.behind and any(unit in run.units for run in self.runs)
+            ):
                 continue
-            anchor = unit.statement if unit.behind else lines_of(unit.guards[0])[0]
+            anchor = unit.statement if unit.behind or not unit.guards else lines_of(unit.guards[0])[0]
             found[anchor] = list(dict.fromkeys([*found.get(anchor, ()), *names]))
         return found
 

@@ -33,7 +33,7 @@ BRANCH = Rule(
 GUARDED = Rule(
     "XLA703",
     "barrier-before-log",
-    "A read now and then gets a barrier in front of it.",
+    "A read at the end of a step gets a barrier in front of it where a step closure may not run.",
     "Behind a barrier a read costs no execution, and no harm on the CPU, where a step closure would not run.",
 )
 RULES = (READ, BRANCH, GUARDED)
@@ -52,27 +52,37 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     for deferral in context.deferrals:
-        guards = _guarded(context, deferral)
-        _restore(context, deferral, guards)
+        _barriers(context, deferral)
+        _restore(context, deferral)
         for unit in _costly(deferral):
             _report(context, deferral, unit)
         _in_functions(context, deferral)
 
 
-def _guarded(context: Context, deferral: Deferral) -> list[cst.CSTNode]:
-    """Write the barrier into the blocks that read now and then; the first lines of those blocks."""
+def _barriers(context: Context, deferral: Deferral) -> None:
+    """Write a barrier in front of what reads at the end of a step, where step closures may not run."""
     if deferral.closures:
-        return []
-    blocks = dict.fromkeys(u.guards[0] for run in deferral.runs for u in run.units if u.guards)
-    first = [
-        lines_of(b)[0]
-        for b in blocks
-        if isinstance(b, cst.IndentedBlock) and not _work_follows(context, deferral, b)
-    ]
-    for line in first:
-        change = context.plan.change(GUARDED, line, "the step runs before its values are read")
-        change.before(line, change.spell(context.target.sync))
-    return first
+        return
+    units = [unit for run in deferral.runs for unit in run.units if unit.reads]
+    always = next((u for u in units if not u.guards), None)
+    anchors = {lines_of(u.guards[0])[0]: u.guards[0] for u in units if u.guards}
+    for line, block in anchors.items():
+        if not deferral.works_after(block) and not (always and _precedes(context, always, line)):
+            _barrier(context, line)
+    if always is not None:
+        _barrier(context, always.statement)
+        message = "values are read at the end of every step, behind a barrier of their own: the host waits"
+        context.plan.report(GUARDED, always.statement, message, _READ_ADVICE)
+
+
+def _barrier(context: Context, line: cst.CSTNode) -> None:
+    change = context.plan.change(GUARDED, line, "the step runs before its values are read")
+    change.before(line, change.spell(context.target.sync))
+
+
+def _precedes(context: Context, unit: Unit, line: cst.CSTNode) -> bool:
+    offsets = context.index.source.offsets
+    return offsets(unit.statement)[0] < offsets(line)[0]
 
 
 def _costly(deferral: Deferral) -> list[Unit]:
@@ -83,14 +93,7 @@ def _costly(deferral: Deferral) -> list[Unit]:
     return [] if alone and left[0].whole else left
 
 
-def _work_follows(context: Context, deferral: Deferral, block: cst.CSTNode) -> bool:
-    end = context.index.source.offsets(lines_of(block)[-1])[1]
-    effects = context.loops.effects
-    calls = [c for c in effects.calls(deferral.loop.node.body) if effects.of_call(c)]
-    return any(context.index.source.offsets(call)[0] > end for call in calls)
-
-
-def _restore(context: Context, deferral: Deferral, guards: list[cst.CSTNode]) -> None:
+def _restore(context: Context, deferral: Deferral) -> None:
     for statement, names in deferral.restores.items():
         change = context.plan.change(
             GUARDED, statement, "what was summed on the device becomes a number here"

@@ -49,13 +49,13 @@ ROUND_TRIP = Rule(
     "XLA413",
     "model-to-host-and-back",
     "A model goes to the CPU and back after its optimizer is built.",
-    "On XLA each move makes new parameters; the optimizer would go on with the old ones. "
-    "set_swap_module_params_on_conversion lets the moves keep them.",
-    Severity.WARNING,
-    Safety.UNSAFE,
+    "On XLA each move makes new parameters; the optimizer goes on with the old ones and trains nothing.",
+    Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (REORDERED, BEFORE, ROUND_TRIP)
 
+_COPY = "leave it on the device and copy: {k: v.cpu() for k, v in model.state_dict().items()}"
 _HARMLESS = ("parameters", "named_parameters", "load_state_dict", "state_dict", "train", "eval", "zero_grad")
 
 
@@ -75,7 +75,7 @@ def run(context: Context) -> None:
                 break
     for away in returns_to_host(context.roles) if optimizers else ():
         if context.roles.index(away.call) is context.index:
-            _round_trip(context, away, every, optimizers, written)
+            _round_trip(context, away, every, optimizers)
 
 
 def _optimizers(context: Context) -> list[cst.Call]:
@@ -148,17 +148,13 @@ def _round_trip(
     away: Move,
     every: Sequence[Move],
     optimizers: Sequence[cst.Call],
-    written: set[cst.CSTNode],
 ) -> None:
     roles = context.roles
     taking = [o for o in optimizers if any(same_model(roles, m, away) for m in parameters_taken(roles, o))]
     back = [m for m in every if same_model(roles, away.model, m) and comes_before(roles, away.call, m.call)]
     if back and any(_runs_before(roles, o, away.call) and not _between(roles, away, o, back) for o in taking):
-        for move in (away, *back):
-            if context.roles.index(move.call) is context.index:
-                _switch(context, ROUND_TRIP, move, written)
-        message = "the model goes to the CPU and back; the moves are told to keep the optimizer's parameters"
-        context.plan.report(ROUND_TRIP, away.call, message, fixed=True)
+        message = "the model goes to the CPU and back, which parts it from its optimizer"
+        context.plan.report(ROUND_TRIP, away.call, message, _COPY)
 
 
 def _between(roles: Roles, away: Move, optimizer: cst.Call, back: Sequence[Move]) -> bool:

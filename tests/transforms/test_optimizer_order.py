@@ -1,0 +1,179 @@
+"""Optimizers built before their model moves, and weights that a move would untie."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import check_noop, check_transformed, findings, migrate
+
+ORDER = ("device", "device_moves", "tied_weights", "optimizer_order")
+SWITCH = "torch.__future__.set_swap_module_params_on_conversion"
+
+
+def test_the_right_order_stays() -> None:
+    code = """\
+        import torch
+
+        device = pick("cuda")
+        net = torch.nn.Linear(2, 2)
+        net.to(device)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.to(device)
+        """
+    check_noop(code, "optimizer_order")
+
+
+def test_another_models_optimizer_is_no_reason() -> None:
+    code = """\
+        import torch
+
+        device = pick("cuda")
+        gen = torch.nn.Linear(2, 2).to(device)
+        opt_gen = torch.optim.SGD(gen.parameters(), lr=0.1)
+        disc = torch.nn.Linear(2, 2)
+        disc.to(device)
+        opt_disc = torch.optim.SGD(disc.parameters(), lr=0.1)
+        """
+    check_noop(code, "optimizer_order")
+
+
+def test_different_ways_of_one_choice_do_not_follow_each_other() -> None:
+    code = """\
+        import torch
+
+
+        def train(device):
+            net = torch.nn.Linear(2, 2)
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+        def show(net, device):
+            net.to("cuda")
+
+
+        if flag:
+            train()
+        else:
+            show(torch.nn.Linear(2, 2))
+        """
+    check_noop(code, "optimizer_order")
+
+
+def test_the_move_goes_in_front_of_all_that_reads_the_parameters() -> None:
+    check_transformed(
+        """\
+        import torch
+
+        net = torch.nn.Linear(2, 2)
+        net.bias.requires_grad_(False)
+        params = [p for p in net.parameters() if p.requires_grad]
+        opt = torch.optim.SGD(params, lr=0.1)
+        sched = torch.optim.lr_scheduler.StepLR(opt, step_size=5)
+        if resume:
+            opt.load_state_dict(torch.load(resume)["opt"])
+
+        # to the card
+        net.cuda()
+        """,
+        """\
+        import torch
+        import torch_xla
+
+        net = torch.nn.Linear(2, 2)
+        net.bias.requires_grad_(False)
+        # to the card
+        net.to(torch_xla.device())
+        params = [p for p in net.parameters() if p.requires_grad]
+        opt = torch.optim.SGD(params, lr=0.1)
+        sched = torch.optim.lr_scheduler.StepLR(opt, step_size=5)
+        if resume:
+            opt.load_state_dict(torch.load(resume)["opt"])
+        """
+        + "\n",
+        *ORDER,
+    )
+
+
+def test_an_attribute_of_self() -> None:
+    check_transformed(
+        """\
+        import torch
+
+
+        class Runner:
+            def __init__(self, device):
+                self.net = torch.nn.Linear(2, 2)
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+                self.net = self.net.to(device)
+
+
+        Runner(torch.device("cuda"))
+        """,
+        """\
+        import torch
+        import torch_xla
+
+
+        class Runner:
+            def __init__(self, device):
+                self.net = torch.nn.Linear(2, 2)
+                self.net = self.net.to(device)
+                self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+
+        Runner(torch_xla.device())
+        """,
+        *ORDER,
+    )
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        'dev = torch.device("cuda")\nnet.to(dev)\n',  # the device is bound too late
+        "net.apply(init)\nnet.cuda()\n",  # random numbers would be drawn elsewhere
+        "if flag:\n    net.cuda()\n",
+    ],
+)
+def test_where_the_order_matters_the_move_keeps_the_parameters(late: str) -> None:
+    head = "import torch\n\nnet = torch.nn.Linear(2, 2)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    code = head + late
+    outcome = migrate(code, *ORDER)
+    text = outcome.data.decode()
+    assert text.index("optim.SGD") < text.index(f"{SWITCH}(True)") < text.index("net.to(")
+    assert text.index("net.to(") < text.index(f"{SWITCH}(False)")
+    assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA412", True)]
+
+
+def test_a_model_and_its_optimizer_from_a_function() -> None:
+    code = """\
+        import torch
+
+
+        def build():
+            net = torch.nn.Linear(2, 2)
+            return net, torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+        def train(net, opt):
+            net.cuda()
+
+
+        net, opt = build()
+        train(net, opt)
+        """
+    text = migrate(code, *ORDER).data.decode()
+    assert f"    {SWITCH}(True)\n    net.to(torch_xla.device())\n    {SWITCH}(False)\n" in text
+
+
+def test_to_the_host_and_back_is_an_error() -> None:
+    code = """\
+        import torch
+
+        device = pick("cuda")
+        net = torch.nn.Linear(2, 2).to(device)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for epoch in range(3):
+            torch.save(net.cpu().state_dict(), "net.pt")
+            net.to(device)
+        """
+    assert findings(code, "optimizer_order") == [("XLA413", 7)]

@@ -1,0 +1,86 @@
+"""The code that every step runs: bodies of step loops, what they call, the methods of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from xla_transforms.loops import Loops
+from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import role_of
+from xla_transforms.scopes import Binding, How
+from xla_transforms.tree import walk
+
+_RANDOM = ("numpy.random.", "random.")
+_DEPTH = 6
+
+
+class HotPath:
+    """The statements of one module that run in every step, and what changes from step to step in them."""
+
+    def __init__(self, loops: Loops) -> None:
+        self.loops, self.roles, self.index = loops, loops.roles, loops.index
+        self.roots: list[cst.CSTNode] = [loop.node.body for loop in loops.all]
+        self._follow()
+
+    def _follow(self) -> None:
+        functions = {f for f in self.index.all(cst.FunctionDef) if self._of_model(f)} if self.roots else set()
+        seen: set[cst.CSTNode] = set()
+        waiting = [*self.roots, *functions]
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            for call in (n for n in walk(node) if isinstance(n, cst.Call)):
+                for item in self.roles.facts(call.func):
+                    if isinstance(item.node, cst.FunctionDef) and self.roles.index(item.node) is self.index:
+                        waiting.append(item.node)
+        self.roots += [f for f in self.index.all(cst.FunctionDef) if f in seen and not self._makes_model(f)]
+
+    def _of_model(self, function: cst.CSTNode) -> bool:
+        owner = self.index.class_of(function)
+        return isinstance(owner, cst.ClassDef) and role_of(self.roles, owner) is Kind.MODEL
+
+    def _makes_model(self, function: cst.CSTNode) -> bool:
+        return isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
+
+    def nodes(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """The nodes of the given types that every step runs, each once."""
+        seen: set[cst.CSTNode] = set()
+        for root in self.roots:
+            for node in walk(root):
+                if isinstance(node, kinds) and node not in seen and not self.roles.dead(node):
+                    seen.add(node)
+                    yield node
+
+    def changes(self, node: cst.CSTNode, depth: int = 0) -> cst.Name | None:
+        """The name in an expression whose Python value is another one in every step, if any."""
+        for name in walk(node):
+            if not isinstance(name, cst.Name) or not self._is_number(name):
+                continue
+            if any(self._changing(binding, depth) for binding in self.roles.bindings(name)):
+                return name
+        return None
+
+    def _is_number(self, name: cst.Name) -> bool:
+        parent = self.index.parent(name)
+        if isinstance(parent, cst.Attribute):
+            return False
+        return not self.roles.kinds(name) & {Kind.TENSOR, Kind.MODEL, Kind.NAME, Kind.FUNCTION}
+
+    def _changing(self, binding: Binding, depth: int) -> bool:
+        if depth > _DEPTH or binding.value is None:
+            return False
+        if binding.how is How.ITERATE:
+            counter = all(f.kind is Kind.NUMBER for f in self.roles.element(binding.value, binding.path))
+            return counter and any(loop.node is binding.statement for loop in self.loops.all)
+        if binding.how is How.AUGMENT:
+            return self.loops.of(binding.statement) is not None
+        if binding.how is not How.ASSIGN:
+            return False
+        calls = [n for n in walk(binding.value) if isinstance(n, cst.Call)]
+        if any(self.roles.path(c.func).startswith(_RANDOM) for c in calls):
+            return True
+        return self.changes(binding.value, depth + 1) is not None
