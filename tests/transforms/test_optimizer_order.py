@@ -177,3 +177,45 @@ def test_to_the_host_and_back_is_an_error() -> None:
             net.to(device)
         """
     assert findings(code, "optimizer_order") == [("XLA413", 7)]
+
+
+def test_a_tie_is_not_made_again_behind_the_optimizer() -> None:
+    code = """\
+        import torch
+
+
+        class Lm(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.emb = torch.nn.Embedding(9, 4)
+                self.out = torch.nn.Linear(4, 9)
+                self.out.weight = self.emb.weight
+
+
+        net = Lm()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.cuda()
+        """
+    text = migrate(code, *ORDER).data.decode()
+    assert f"{SWITCH}(True)\nnet.to(torch_xla.device())\n" in text
+
+
+def test_what_another_pass_puts_below_the_optimizer_stays_there() -> None:
+    code = """\
+        import torch
+        from torch.utils.data import DataLoader
+
+        device = torch.device("cuda")
+        net = torch.nn.Linear(2, 2)
+        params = list(net.parameters())
+        loader = DataLoader(data, batch_size=2)
+        net.to(device)
+        opt = torch.optim.SGD(params, lr=0.1)
+        for x in loader:
+            net(x.to(device)).sum().backward()
+            opt.step()
+        """
+    lines = migrate(code).data.decode().splitlines()
+    wrapped = next(i for i, line in enumerate(lines) if "MpDeviceLoader" in line)
+    assert lines[wrapped - 1].startswith("loader = DataLoader")
+    assert lines.index("net.to(device)") < lines.index("params = list(net.parameters())")

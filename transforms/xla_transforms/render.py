@@ -140,7 +140,7 @@ def _belongs(site: Site, start: int, end: int) -> bool:
     """Whether an insertion at a piece's border is a part of it: behind its end, or before its start."""
     if site.start != site.end:
         return True
-    return not (site.start == start and site.rank < 0) and not (site.start == end and site.rank >= 0)
+    return not (site.start == start and site.rank <= 0) and not (site.start == end and site.rank > 0)
 
 
 def _writes(text: str) -> Callable[[Render], str]:

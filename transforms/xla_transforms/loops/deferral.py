@@ -90,13 +90,18 @@ class Deferral:
         )
 
     def _movable(self, unit: Unit) -> bool:
-        if unit in self._sum_units() or unit in self.deferred.values():
+        """Whether a sink may run in a closure or, where none runs, stands where a barrier may precede it."""
+        if unit.behind or unit in self._sum_units() or unit in self.deferred.values():
             return False
-        if unit.behind:
-            return False
-        return (self.closures or bool(unit.guards)) and isinstance(
-            unit.block, (cst.IndentedBlock, cst.Module)
-        )
+        timely = self.closures or bool(unit.guards) or not self.works_after(unit.statement)
+        return timely and isinstance(unit.block, cst.IndentedBlock)
+
+    def works_after(self, node: cst.CSTNode) -> bool:
+        """Whether an iteration gives the device work behind a statement."""
+        offsets, effects = self.index.source.offsets, self.loops.effects
+        end = offsets(node)[1]
+        calls = effects.calls(self.loop.node.body)
+        return any(offsets(call)[0] > end for call in calls if effects.of_call(call))
 
     def _sum_units(self) -> set[Unit]:
         return {unit for total in self.sums.values() for unit in total.units}

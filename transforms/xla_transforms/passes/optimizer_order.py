@@ -101,10 +101,10 @@ def _taken_too_early(
     """The call that gives an optimizer the parameters of a model that moves only later."""
     roles = context.roles
     for model, read in parameters_taken(roles, optimizer).items():
-        if not same_model(roles, model, move) or not _runs_before(roles, optimizer, move.call):
+        if not same_model(roles, model, move) or not _runs_before(roles, read, move.call):
             continue
         others = [m for m in every if m is not move and same_model(roles, model, m)]
-        if not any(_runs_before(roles, m.call, n) for m in others for n in (optimizer, move.call)):
+        if not any(_runs_before(roles, m.call, n) for m in others for n in (read, move.call)):
             return read
     return None
 
@@ -252,7 +252,7 @@ class _Region:
         """Whether something was inserted behind the move, which must come before the optimizer as well."""
         source, line = self.context.index.source, self.body[-1]
         end = source.line_end(source.offsets(line)[1])
-        return any(s.start == s.end == end and s.rank < 0 for s in self.context.plan.sites())
+        return any(s.start == s.end == end and s.rank <= 0 for s in self.context.plan.sites())
 
     def reorder(self) -> None:
         plan, source = self.context.plan, self.context.index.source
