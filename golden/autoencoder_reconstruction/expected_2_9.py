@@ -7,6 +7,9 @@ import torch
 from torch import nn, optim
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 
 parser = argparse.ArgumentParser(description="VAE")
 parser.add_argument("--batch-size", type=int, default=16)
@@ -16,10 +19,11 @@ parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--log-interval", type=int, default=3)
 parser.add_argument("--results", default="results")
 args = parser.parse_args()
-args.cuda = not args.no_cuda and torch.cuda.is_available()
+args.cuda = not args.no_cuda
 
 torch.manual_seed(args.seed)
-device = torch.device("cuda" if args.cuda else "cpu")
+torch_xla.manual_seed(args.seed)
+device = torch_xla.device() if args.cuda else torch.device("cpu")
 os.makedirs(args.results, exist_ok=True)
 
 kwargs = {"num_workers": 0, "pin_memory": True} if args.cuda else {}
@@ -71,27 +75,34 @@ optimizer = optim.Adam(model.parameters(), lr=2e-3)
 for epoch in range(1, args.epochs + 1):
     model.train()
     train_loss = 0
-    for batch_idx, (data,) in enumerate(train_loader):
-        data = data.to(device)
+    train_device_loader = train_loader
+    if device.type == "xla":
+        train_device_loader = pl.MpDeviceLoader(train_loader, device)
+    for batch_idx, (data,) in enumerate(train_device_loader):
         optimizer.zero_grad()
         recon_batch, mu, logvar = model(data)
         loss = loss_function(recon_batch, data, mu, logvar)
         loss.backward()
-        train_loss += loss.item()
-        optimizer.step()
+        train_loss += loss.detach()
+        xm.optimizer_step(optimizer)
         if batch_idx % args.log_interval == 0:
+            torch_xla.sync()
             print(f"Epoch {epoch} [{batch_idx}] Loss: {loss.item() / len(data):.4f}")
+    train_loss = float(train_loss)
     print(f"====> Average loss: {train_loss / len(train_loader.dataset):.4f}")
 
     model.eval()
     test_loss = 0
     with torch.no_grad():
-        for i, (data,) in enumerate(test_loader):
-            data = data.to(device)
+        test_device_loader = test_loader
+        if device.type == "xla":
+            test_device_loader = pl.MpDeviceLoader(test_loader, device)
+        for i, (data,) in enumerate(test_device_loader):
             recon_batch, mu, logvar = model(data)
-            test_loss += loss_function(recon_batch, data, mu, logvar).item()
+            test_loss += loss_function(recon_batch, data, mu, logvar)
             if i == 0:
                 n = min(data.size(0), 4)
                 comparison = torch.cat([data[:n].view(n, 64), recon_batch[:n]])
                 torch.save(comparison.cpu(), f"{args.results}/recon_{epoch}.pt")
+        test_loss = float(test_loss)
     print(f"====> Test set loss: {test_loss / len(test_loader.dataset):.4f}")

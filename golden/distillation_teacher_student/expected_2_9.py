@@ -78,6 +78,7 @@ def main():
             optimizer.zero_grad()
             loss.backward()
             xm.optimizer_step(optimizer)
+            torch_xla.sync()
             for name, value in zip(sums, (loss, soft, hard)):
                 sums[name] += value.item()
         report = " ".join(f"{k} {v / len(loader):.4f}" for k, v in sums.items())

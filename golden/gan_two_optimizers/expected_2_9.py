@@ -2,15 +2,19 @@ import torch
 import torch.nn as nn
 import torch.optim as optim
 from torch.utils.data import DataLoader, TensorDataset
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 
 torch.manual_seed(999)
+torch_xla.manual_seed(999)
 
 ngpu = 1
 nz = 8  # size of the latent vector
 num_epochs = 2
 lr = 1e-3
 beta1 = 0.5
-device = torch.device("cuda:0" if (torch.cuda.is_available() and ngpu > 0) else "cpu")
+device = torch_xla.device() if (ngpu > 0) else torch.device("cpu")
 
 
 class Generator(nn.Module):
@@ -50,6 +54,8 @@ def weights_init(m):
 centers = torch.rand(80, 1) * 12 + 2
 real_data = torch.exp(-0.5 * (torch.arange(16).float() - centers) ** 2) * 1.6 - 0.8
 dataloader = DataLoader(TensorDataset(real_data), batch_size=10, shuffle=True)
+if device.type == "xla":
+    dataloader = pl.MpDeviceLoader(dataloader, device)
 
 netG = Generator().to(device)
 netG.apply(weights_init)
@@ -71,13 +77,13 @@ for epoch in range(num_epochs):
     for i, data in enumerate(dataloader, 0):
         # (1) discriminator: real batch, then fake batch
         netD.zero_grad()
-        real = data[0].to(device)
+        real = data[0]
         b_size = real.size(0)
         label = torch.full((b_size,), real_label, dtype=torch.float, device=device)
         output = netD(real)
         errD_real = criterion(output, label)
         errD_real.backward()
-        D_x = output.sigmoid().mean().item()
+        D_x = output.sigmoid().mean().detach()
 
         noise = torch.randn(b_size, nz, device=device)
         fake = netG(noise)
@@ -85,9 +91,9 @@ for epoch in range(num_epochs):
         output = netD(fake.detach())
         errD_fake = criterion(output, label)
         errD_fake.backward()
-        D_G_z1 = output.sigmoid().mean().item()
+        D_G_z1 = output.sigmoid().mean().detach()
         errD = errD_real + errD_fake
-        optimizerD.step()
+        xm.optimizer_step(optimizerD)
 
         # (2) generator
         netG.zero_grad()
@@ -95,10 +101,14 @@ for epoch in range(num_epochs):
         output = netD(fake)
         errG = criterion(output, label)
         errG.backward()
-        D_G_z2 = output.sigmoid().mean().item()
-        optimizerG.step()
+        D_G_z2 = output.sigmoid().mean().detach()
+        xm.optimizer_step(optimizerG)
 
         if i % 4 == 0:
+            torch_xla.sync()
+            D_x = D_x.item()
+            D_G_z1 = D_G_z1.item()
+            D_G_z2 = D_G_z2.item()
             print(
                 "[%d/%d][%d/%d]\tLoss_D: %.4f\tLoss_G: %.4f\tD(x): %.4f\tD(G(z)): %.4f / %.4f"
                 % (
@@ -113,10 +123,12 @@ for epoch in range(num_epochs):
                     D_G_z2,
                 )
             )
-        G_losses.append(errG.item())
-        D_losses.append(errD.item())
+        G_losses.append(errG.detach())
+        D_losses.append(errD.detach())
+    G_losses[:] = [float(v) for v in G_losses]
+    D_losses[:] = [float(v) for v in D_losses]
 
 with torch.no_grad():
     sample = netG(fixed_noise).detach().cpu()
 print("sample mean %.4f" % sample.mean().item())
-torch.save(netG.state_dict(), "generator.pth")
+xm.save(netG.state_dict(), "generator.pth")

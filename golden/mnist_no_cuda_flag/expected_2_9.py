@@ -11,6 +11,9 @@ import torch.nn.functional as F
 import torch.optim as optim
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 
 
 class ConvNet(nn.Module):
@@ -43,14 +46,17 @@ def draw_digits(n, seed):
 
 def train(args, model, device, train_loader, optimizer, epoch):
     model.train()
-    for batch_idx, (data, target) in enumerate(train_loader):
-        data, target = data.to(device), target.to(device)
+    train_device_loader = train_loader
+    if device.type == "xla":
+        train_device_loader = pl.MpDeviceLoader(train_loader, device)
+    for batch_idx, (data, target) in enumerate(train_device_loader):
         optimizer.zero_grad()
         output = model(data)
         loss = F.nll_loss(output, target)
         loss.backward()
-        optimizer.step()
+        xm.optimizer_step(optimizer)
         if batch_idx % args.log_interval == 0:
+            torch_xla.sync()
             print(
                 "Train Epoch: {} [{}/{} ({:.0f}%)]\tLoss: {:.6f}".format(
                     epoch,
@@ -61,6 +67,7 @@ def train(args, model, device, train_loader, optimizer, epoch):
                 )
             )
             if args.dry_run:
+                torch_xla.sync()
                 break
 
 
@@ -69,12 +76,16 @@ def test(model, device, test_loader):
     test_loss = 0
     correct = 0
     with torch.no_grad():
-        for data, target in test_loader:
-            data, target = data.to(device), target.to(device)
+        test_device_loader = test_loader
+        if device.type == "xla":
+            test_device_loader = pl.MpDeviceLoader(test_loader, device)
+        for data, target in test_device_loader:
             output = model(data)
-            test_loss += F.nll_loss(output, target, reduction="sum").item()
+            test_loss += F.nll_loss(output, target, reduction="sum")
             pred = output.argmax(dim=1, keepdim=True)
-            correct += pred.eq(target.view_as(pred)).sum().item()
+            correct += pred.eq(target.view_as(pred)).sum()
+        test_loss = float(test_loss)
+        correct = int(correct)
 
     test_loss /= len(test_loader.dataset)
     print(
@@ -102,11 +113,12 @@ def main():
     parser.add_argument("--log-interval", type=int, default=4, metavar="N")
     parser.add_argument("--save-model", action="store_true", default=False)
     args = parser.parse_args()
-    use_cuda = not args.no_cuda and torch.cuda.is_available()
+    use_cuda = not args.no_cuda
 
     torch.manual_seed(args.seed)
+    torch_xla.manual_seed(args.seed)
 
-    device = torch.device("cuda" if use_cuda else "cpu")
+    device = torch_xla.device() if use_cuda else torch.device("cpu")
 
     train_kwargs = {"batch_size": args.batch_size}
     test_kwargs = {"batch_size": args.test_batch_size}
@@ -128,7 +140,7 @@ def main():
         scheduler.step()
 
     if args.save_model:
-        torch.save(model.state_dict(), "digits_cnn.pt")
+        xm.save(model.state_dict(), "digits_cnn.pt")
 
 
 if __name__ == "__main__":

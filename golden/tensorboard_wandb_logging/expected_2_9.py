@@ -7,6 +7,9 @@ import torch.nn as nn
 import wandb
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.tensorboard import SummaryWriter
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 
 
 def get_parser():
@@ -15,7 +18,7 @@ def get_parser():
     p.add_argument("--project", default="demo")
     p.add_argument("--no-wandb", dest="wandb", action="store_false")
     p.add_argument("--log-every", type=int, default=20)
-    p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    p.add_argument("--device", default="cuda")
     return p
 
 
@@ -24,7 +27,6 @@ def validate(net, loader, device, board, step):
     net.eval()
     losses, outputs = [], []
     for xs, ys in loader:
-        xs, ys = xs.to(device), ys.to(device)
         out = net(xs)
         losses.append(nn.functional.mse_loss(out, ys))
         outputs.append(out)
@@ -37,12 +39,17 @@ def validate(net, loader, device, board, step):
 
 def main():
     args = get_parser().parse_args()
+    if args.device.startswith("cuda"):
+        args.device = "xla"
     os.makedirs(args.logdir, exist_ok=True)
     torch.manual_seed(0)
+    torch_xla.manual_seed(0)
     xs = torch.randn(512, 10)
     ys = xs.sum(1, keepdim=True)
     feed = DataLoader(TensorDataset(xs, ys), batch_size=16, shuffle=True)
     hold = DataLoader(TensorDataset(xs[:100], ys[:100]), batch_size=32)
+    if args.device == "xla":
+        hold = pl.MpDeviceLoader(hold, args.device)
     net = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1)).to(args.device)
     opt = torch.optim.AdamW(net.parameters(), lr=1e-3)
 
@@ -55,12 +62,16 @@ def main():
     k = 0
     for epoch in range(5):
         tic = time.time()
-        for xs, ys in feed:
-            loss = nn.functional.mse_loss(net(xs.to(args.device)), ys.to(args.device))
+        feed_device_loader = feed
+        if args.device == "xla":
+            feed_device_loader = pl.MpDeviceLoader(feed, args.device)
+        for xs, ys in feed_device_loader:
+            loss = nn.functional.mse_loss(net(xs), ys)
             opt.zero_grad()
             loss.backward()
-            opt.step()
+            xm.optimizer_step(opt)
             if k % args.log_every == 0:
+                torch_xla.sync()
                 board.add_scalar("train/loss", loss, k)
                 board.add_histogram("head", net[2].weight, k)
                 if args.wandb:

@@ -127,7 +127,7 @@ def test_without_gradients_nothing_is_detached() -> None:
             return total
     """
     after = dedent(body).replace(".item()", "")
-    after = after.replace("    return", "            total = float(total)\n    return")
+    after = after.replace("    return", "        total = float(total)\n    return")
     check_transformed(script(body), script(after), "accumulators")
 
 

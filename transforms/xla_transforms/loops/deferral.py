@@ -256,7 +256,7 @@ class Deferral:
         if len(unit.statement.body) != 1 or not isinstance(small, cst.Assign) or len(small.targets) != 1:
             return None
         target = small.targets[0].target
-        read = unit.reads == [small.value] and self._sums.value_read(small.value) is not None
+        read = self._sums.value_read(small.value) is not None
         if not isinstance(target, cst.Name) or not (read or self._sums.value_function(small.value)):
             return None
         return target.value if sum(target.value in u.binds for u in self.units) == 1 else None
@@ -399,21 +399,22 @@ class Deferral:
     def restores(self) -> dict[cst.CSTNode, list[str]]:
         """Sums and values that must be numbers again before a statement, by that statement."""
         found: dict[cst.CSTNode, list[str]] = {}
-        late = [*self.deferred, *self.sums]
         own = {*self._sum_units(), *self.deferred.values()}
+        in_closures = {unit for run in self.runs for unit in run.units if self.closures}
         for unit in self.units:
-            names = (
-                []
-                if unit in own or self.parts.numbers_only(unit.statement)
-                else [n for n in late if n in unit.mentions]
-            )
-            if not names or (
-                self.closures and not unit.behind and any(unit in run.units for run in self.runs)
-            ):
+            if unit in own or unit in in_closures or self.parts.numbers_only(unit.statement):
                 continue
-            anchor = unit.statement if unit.behind or not unit.guards else lines_of(unit.guards[0])[0]
-            found[anchor] = list(dict.fromkeys([*found.get(anchor, ()), *names]))
+            names = [name for name in [*self.deferred, *self.sums] if name in unit.mentions]
+            if names:
+                inner = unit.behind or not unit.guards
+                anchor = unit.statement if inner else lines_of(unit.guards[0])[0]
+                found[anchor] = list(dict.fromkeys([*found.get(anchor, ()), *names]))
         return found
+
+    @property
+    def late(self) -> set[str]:
+        """The names that hold tensors where they held numbers."""
+        return {*self.sums, *self.deferred}
 
     def restored(self, name: str) -> str:
         """The line that makes a sum or a value a number again."""
@@ -445,6 +446,14 @@ class Deferral:
         runs = [run for run in self.runs if total.name in run.names] if self.closures else []
         ends = [offsets(run.units[-1].statement)[1] for run in runs]
         return bool(ends) and any(offsets(u.statement)[0] > min(ends) for u in total.units)
+
+    def value_of(self, unit: Unit) -> cst.Call:
+        """The call that gives a deferred value: ``loss.item()`` of ``value = loss.item()``."""
+        assert isinstance(unit.statement, cst.SimpleStatementLine)
+        small = unit.statement.body[0]
+        assert isinstance(small, cst.Assign)
+        assert isinstance(small.value, cst.Call)
+        return small.value
 
     def tensor_of(self, read: cst.Call) -> cst.BaseExpression | None:
         """The tensor that a read of a single value brings to the host."""

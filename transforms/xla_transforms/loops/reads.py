@@ -81,12 +81,12 @@ class Reads:
             return None
         base, name = receiver(call), method(call)
         if name in FETCHES and base is not None and not self.roles.path(call.func):
-            return base if self._may_be_device(base, name) else None
+            return base if self.may_be_device(base, name) else None
         if self.roles.path(call.func) in _CASTS and len(call.args) == 1:
             return call.args[0].value if self.on_device(call.args[0].value) else None
         return None
 
-    def _may_be_device(self, base: cst.BaseExpression, name: str) -> bool:
+    def may_be_device(self, base: cst.BaseExpression, name: str) -> bool:
         if self.on_device(base):
             return True
         if self.roles.kinds(base):

@@ -106,14 +106,17 @@ class Sums:
         """The tensor of ``x.item()`` or ``float(x.item())``, with moves to the host taken off."""
         if not isinstance(node, cst.Call) or method(node) in ("tolist", "cpu", "numpy"):
             return None
+        if method(node) == "item":
+            return self._on_device(receiver(node))
         tensor = self.reads.fetched(node)
         if tensor is None and self.roles.path(node.func) in ("builtins.float", "builtins.int") and node.args:
             return self.value_read(node.args[0].value)
-        if tensor is not None and method(tensor) == "item":
-            return self.value_read(tensor)
-        while tensor is not None and method(tensor) in ("cpu", "detach"):
-            tensor = receiver(tensor)
-        return tensor
+        return self.value_read(tensor) if method(tensor) == "item" else self._on_device(tensor)
+
+    def _on_device(self, tensor: cst.BaseExpression | None) -> cst.BaseExpression | None:
+        while method(tensor) in ("cpu", "detach"):
+            tensor = receiver(tensor) if tensor is not None else None
+        return tensor if tensor is not None and self.reads.may_be_device(tensor, "item") else None
 
     def value_function(self, call: cst.CSTNode | None) -> cst.FunctionDef | None:
         """The function of ``total += step(batch)`` that ends in ``return loss.item()``, called here alone."""

@@ -42,9 +42,8 @@ def run(context: Context) -> None:
             _sum(context, deferral, total)
         for unit in deferral.deferred.values():
             change = context.plan.change(VALUE, unit.statement, "the value is read where it is shown")
-            for read in unit.reads:
-                assert isinstance(read, cst.Call)
-                _keep_tensor(context, change, deferral, read, widen=False)
+            if deferral.tensor_of(deferral.value_of(unit)) is not None:
+                _keep_tensor(context, change, deferral, deferral.value_of(unit), widen=False)
         for function in deferral.functions:
             _give_back_tensor(context, deferral, function)
 

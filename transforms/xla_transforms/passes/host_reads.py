@@ -63,7 +63,9 @@ def _barriers(context: Context, deferral: Deferral) -> None:
     """Write a barrier in front of what reads at the end of a step, where step closures may not run."""
     if deferral.closures:
         return
-    units = [unit for run in deferral.runs for unit in run.units if unit.reads]
+    units = [
+        unit for run in deferral.runs for unit in run.units if unit.reads or unit.mentions & deferral.late
+    ]
     always = next((u for u in units if not u.guards), None)
     anchors = {lines_of(u.guards[0])[0]: u.guards[0] for u in units if u.guards}
     for line, block in anchors.items():

@@ -1,0 +1,116 @@
+"""Reads that stay in a step loop: a barrier in front of them, or a finding."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+from helpers import check_noop, findings, run_only
+
+HEAD = """\
+import sys
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+
+device = torch.device("cuda")
+model = torch.nn.Linear(4, 3).to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+feed = DataLoader(data, batch_size=8)
+"""
+STEP = """\
+x, y = x.to(device), y.to(device)
+out = model(x)
+loss = F.cross_entropy(out, y)
+opt.zero_grad()
+loss.backward()
+"""
+PASSES = ("accumulators", "step_closures", "host_reads")
+
+
+def loop(lines: str, *, middle: str = "", head: str = HEAD) -> str:
+    body = indent(STEP + dedent(middle) + "opt.step()\n" + dedent(lines), "    ")
+    return f"{head}for i, (x, y) in enumerate(feed):\n{body}print('done')\n"
+
+
+def for_either(lines: str, *, middle: str = "") -> str:
+    """The same where a flag chooses the CPU."""
+    head = HEAD.replace('"cuda"', '"cuda" if "--gpu" in sys.argv else "cpu"')
+    return loop(lines, middle=middle, head=head)
+
+
+def test_a_loop_without_reads_has_no_findings() -> None:
+    assert findings(loop("print(out.shape, i)\n"), *PASSES) == []
+
+
+def test_a_read_outside_of_loops_has_no_finding() -> None:
+    assert findings(HEAD + "print(model(x.to(device)).mean().item())\n", *PASSES) == []
+
+
+def test_a_read_in_an_epoch_loop_has_no_finding() -> None:
+    code = loop("").replace("print('done')", "print(loss.item())")
+    nested = HEAD + "for epoch in range(3):\n" + indent(code.removeprefix(HEAD), "    ")
+    assert findings(nested, *PASSES) == []
+
+
+def test_a_value_that_is_used_in_the_step_is_reported() -> None:
+    code = loop("", middle="scale(loss.item())\n")
+    assert findings(code, *PASSES) == [("XLA701", 16)]
+
+
+def test_a_branch_on_a_tensor_is_reported() -> None:
+    code = loop("", middle="if torch.isnan(loss) or loss > 50:\n    continue\n")
+    assert findings(code, *PASSES) == [("XLA702", 16)]
+
+
+def test_a_branch_on_a_value_is_reported_where_it_is_read() -> None:
+    code = loop("", middle="value = loss.item()\nif value > 50:\n    break\n")
+    assert findings(code, *PASSES) == [("XLA701", 16)]
+
+
+def test_a_branch_on_shapes_and_counters_has_no_finding() -> None:
+    code = loop("if x.size(0) > 4 and i > 5 and loss.requires_grad:\n    continue\n")
+    assert findings(code, *PASSES) == []
+
+
+def test_a_read_in_a_function_that_each_step_calls_is_reported() -> None:
+    function = "def norms():\n    return [p.grad.norm().item() for p in model.parameters()]\n"
+    code = loop("", middle="grads = norms()\n", head=HEAD + function)
+    assert findings(code, *PASSES) == [("XLA701", 11)]
+
+
+def test_a_function_called_now_and_then_is_not_reported() -> None:
+    function = "def norms():\n    return [p.grad.norm().item() for p in model.parameters()]\n"
+    code = loop("if i % 10 == 0:\n    grads = norms()\n", head=HEAD + function)
+    assert findings(code, *PASSES) == []
+
+
+def test_where_a_flag_may_choose_the_cpu_a_guarded_read_gets_a_barrier() -> None:
+    code = run_only(for_either("if i % 10 == 0:\n    print(loss.item())\n"), *PASSES)
+    assert "    if i % 10 == 0:\n        torch_xla.sync()\n        print(loss.item())\n" in code
+
+
+def test_a_sum_is_a_number_again_where_it_is_shown() -> None:
+    lines = "total += loss.item()\nif i % 10 == 9:\n    print(total / 10)\n    total = 0.0\n"
+    code = run_only(for_either(lines).replace("for i", "total = 0.0\nfor i"), *PASSES)
+    assert "        torch_xla.sync()\n        total = float(total)\n        print(total / 10)\n" in code
+
+
+def test_a_guarded_read_before_the_step_gets_no_barrier() -> None:
+    check_noop(for_either("", middle="if i % 10 == 0:\n    print(loss.item())\n"), *PASSES)
+
+
+def test_a_read_at_the_end_of_every_step_gets_a_barrier_and_is_mentioned() -> None:
+    native = for_either("print(loss.item())\n")
+    assert "    torch_xla.sync()\n    print(loss.item())\n" in run_only(native, *PASSES)
+    assert findings(native, *PASSES) == [("XLA703", 17)]
+
+
+def test_behind_an_explicit_barrier_reads_stay() -> None:
+    native = HEAD + "for i in range(9):\n" + indent(STEP + "opt.step()\nprint(loss.item())\n", "    ")
+    check_noop(native, *PASSES)
+    assert findings(native, *PASSES) == []
+
+
+def test_the_one_read_of_an_evaluation_step_is_its_execution() -> None:
+    native = HEAD + "for x in range(9):\n    decide(model(torch.rand(2, 4).to(device)).argmax(1).item())\n"
+    assert findings(native, *PASSES) == []
