@@ -27,6 +27,7 @@ class Case:
     ``iterations``         iterations of all loops, where neither loaders nor optimizer steps tell
     ``execution_slack``    executions allowed beyond the iterations (3)
     ``compile_slack``      compilations allowed in the second half of the steps (0)
+    ``prints_otherwise``   why what it prints is not compared
     ``not_counted``        why its executions are not counted: it reads or recompiles by its nature
     """
 
@@ -37,6 +38,7 @@ class Case:
     argv: list[str] = field(default_factory=list)
     ignore: list[str] = field(default_factory=list)
     not_counted: str = ""
+    prints_otherwise: str = ""
 
 
 def read_case(directory: Path) -> Case | None:
@@ -62,6 +64,7 @@ def read_case(directory: Path) -> Case | None:
         argv=settings.get("argv", []),
         ignore=settings.get("ignore_parameters", []),
         not_counted=settings.get("not_counted", ""),
+        prints_otherwise=settings.get("prints_otherwise", ""),
     )
 
 
