@@ -66,7 +66,7 @@ def select_action(state):
     m = Categorical(probs)
     action = m.sample()
     policy.saved_log_probs.append(m.log_prob(action))
-    return action.detach()
+    return action.item()
 
 
 def finish_episode():
@@ -94,8 +94,6 @@ def main():
         state, ep_reward, done = env.reset(), 0, False
         while not done:
             action = select_action(state)
-            torch_xla.sync()
-            action = action.item()
             state, reward, done = env.step(action)
             policy.rewards.append(reward)
             ep_reward += reward

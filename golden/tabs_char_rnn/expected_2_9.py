@@ -48,7 +48,6 @@ def train(category_tensor, line):
 	rnn.zero_grad()
 	for i in range(line.size(0)):
 		output, hidden = rnn(line[i], hidden)
-		torch_xla.sync()
 	loss = criterion(output, category_tensor)
 	loss.backward()
 	# plain gradient descent, no optimizer object

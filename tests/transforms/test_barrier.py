@@ -330,3 +330,19 @@ def test_a_synchronize_now_and_then_is_not() -> None:
 
 def test_never_barrier_true() -> None:
     assert "barrier=True" not in body("for x, y in feed:\n    net(x.cuda()).backward()\n    opt.step()\n")
+
+
+def test_a_loop_over_time_steps_inside_a_step_gets_no_barrier_of_its_own() -> None:
+    code = """
+        import torch
+
+        cell = torch.nn.RNNCell(4, 8).cuda()
+        optimizer = torch.optim.SGD(cell.parameters(), lr=0.1)
+        for step in range(10):
+            x, h = torch.randn(5, 3, 4).cuda(), torch.zeros(3, 8).cuda()
+            for t in range(5):
+                h = cell(x[t], h)
+            h.mean().backward()
+            optimizer.step()
+    """
+    assert run_only(code, "barrier").count("torch_xla.sync()") == 1

@@ -8,6 +8,7 @@ from enum import Flag, auto
 import libcst as cst
 
 from xla_transforms.roles import Kind, Roles, classes
+from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.tree import LOOPS, children, method, receiver, walk
 
 _OWN_CODE = {cst.FunctionDef, cst.ClassDef, cst.Lambda}
@@ -158,7 +159,17 @@ class Effects:
             return found
         if not found & working or (not found & Effect.BACKWARD and self._holds_step_loops(body)):
             return Effect.NONE
+        if not found & Effect.BACKWARD and self._part_of_a_step(loop):
+            return Effect.NONE
         return found
+
+    def _part_of_a_step(self, loop: cst.CSTNode) -> bool:
+        """Whether a loop that only computes forward belongs to the step around it: time steps, layers."""
+        if isinstance(loop, cst.For) and loaders_behind(self.roles, loop.iter):
+            return False
+        kinds = (cst.For, cst.While, cst.FunctionDef)
+        outer = next((a for a in self.roles.index(loop).ancestors(loop) if isinstance(a, kinds)), None)
+        return outer is not None and bool(self.of(outer.body) & Effect.BACKWARD)
 
     def _holds_step_loops(self, node: cst.CSTNode, depth: int = 0) -> bool:
         """Whether step loops run inside: a loop over epochs that also samples once is no step loop."""
