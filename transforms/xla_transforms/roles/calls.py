@@ -280,7 +280,7 @@ def _arguments(
     return frozenset(found)
 
 
-def option(roles: Roles, parse_call: cst.Call, name: str) -> Facts:
+def option(roles: Roles, name: str) -> Facts:
     """What a command-line option is, by the ``add_argument`` that declares it."""
     found: set[Fact] = set()
     for add in roles.program.calls.get("add_argument", ()):

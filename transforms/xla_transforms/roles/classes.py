@@ -80,7 +80,7 @@ def attribute_of(roles: Roles, item: Fact, node: cst.Attribute) -> Facts:
         if known(found):
             return found
     if item.kind is Kind.ARGUMENTS and isinstance(item.node, cst.Call):
-        return calls.option(roles, item.node, attr)
+        return calls.option(roles, attr)
     if item.kind is Kind.TENSOR:
         kind, detail = TENSOR_ATTRIBUTES.get(attr, (Kind.TENSOR, item.detail))
         return fact(Kind.DEVICE, "?") if attr == "device" else fact(kind, detail)
