@@ -15,10 +15,12 @@ same noise, ``script`` runs the script and ``recorder`` watches; the ``trace`` i
 
 from __future__ import annotations
 
-from xla_migrate.verify.compare import BOUNDS, Bounds, Comparison, Divergence, compare
+from xla_migrate.verify.compare import BOUNDS, Bounds, compare
 from xla_migrate.verify.executions import Limits, check_executions, iterations_of
+from xla_migrate.verify.judge import judge
 from xla_migrate.verify.runner import Runner
 from xla_migrate.verify.trace import Failure, Request, Sample, Step, Trace
+from xla_migrate.verify.verdict import Comparison, Divergence, Outcome, Verdict
 
 __all__ = [
     "BOUNDS",
@@ -27,12 +29,15 @@ __all__ = [
     "Divergence",
     "Failure",
     "Limits",
+    "Outcome",
     "Request",
     "Runner",
     "Sample",
     "Step",
     "Trace",
+    "Verdict",
     "check_executions",
     "compare",
     "iterations_of",
+    "judge",
 ]

@@ -13,15 +13,18 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import platform
 import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from xla_migrate.verify.trace import STDERR, STDOUT, Request, Trace
+from xla_migrate.verify.trace import Failure, Request, Trace
+from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, read_text, save
 
 PRELOADED = {
     "native": ("torch", "torch._dynamo", "torch.utils.data", "torch.utils.checkpoint"),
@@ -36,54 +39,150 @@ def record(request: Request) -> None:
     _capture_output(out)
     before = _files_below(workdir)
     os.chdir(workdir)
-    trace = Trace(request.side, request.mode)
+    trace = _blank(request)
     _seed(request.seed)
-    if request.side == "native":
-        _run_native(request, trace)
-    else:
-        _run_xla(request, trace)
+    start = time.perf_counter()
+    side = _Native(request) if request.side == "native" else _Xla(request)
+    trace.failure = side.run(trace)
+    trace.seconds = time.perf_counter() - start
+    trace.stopped = request.steps is not None and len(trace.steps) >= request.steps
     after = _files_below(workdir)
     trace.files = {name: size for name, size in after.items() if before.get(name) != size}
-    trace.save(out)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    trace.stdout, trace.stderr = read_text(out / STDOUT), read_text(out / STDERR)
+    save(trace, out / TRACE)
 
 
-def _run_native(request: Request, trace: Trace) -> None:
-    from xla_migrate.verify import cuda_stand_in
-    from xla_migrate.verify.host_rng import HostRandomness
-    from xla_migrate.verify.recorder import Recorder
-    from xla_migrate.verify.script import run_script
-
-    mode = cuda_stand_in.install()
-    HostRandomness(("CPU",)).install()
-    recorder = Recorder()
-    recorder.install()
-    trace.failure = run_script(Path(request.script), request.argv)
-    mode.__exit__(None, None, None)
-    recorder.write_into(trace, lambda tensors: None)
+def _blank(request: Request) -> Trace:
+    name = Path(request.script).name
+    return Trace(
+        request.side, request.mode, name, list(request.argv), request.seed, request.rng,
+        rank=request.rank, world=request.world, machine=machine(),
+    )  # fmt: skip
 
 
-def _run_xla(request: Request, trace: Trace) -> None:
-    from xla_migrate.verify import xla_side
-    from xla_migrate.verify.host_rng import HostRandomness
-    from xla_migrate.verify.recorder import Recorder
-    from xla_migrate.verify.script import run_script
+def machine() -> dict[str, str]:
+    """The hardware and the versions of this process."""
+    import torch
 
-    def observe(event: str) -> None:
-        trace.samples.append(xla_side.take_sample(event))
+    found = {
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if "torch_xla" in sys.modules:
+        found["torch_xla"] = str(sys.modules["torch_xla"].__version__)
+        found["PJRT_DEVICE"] = os.environ.get("PJRT_DEVICE", "")
+    return found
 
-    xla_side.refuse_cuda()
-    counting = request.mode == "count"
-    recorder = Recorder(values=not counting, observe=observe if counting else None)
-    if counting:  # the script as it is: its own randomness, its own loader threads
-        xla_side.watch_batches(observe)
-    else:
-        HostRandomness(("CPU", "XLA")).install()
+
+def _processor() -> str:
+    with suppress(OSError), open("/proc/cpuinfo") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+class _Native:
+    """A native run: on CUDA where this machine has it, else on the CPU in CUDA's place."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def run(self, trace: Trace) -> Failure | None:
+        import torch
+
+        from xla_migrate.verify import cuda_stand_in
+        from xla_migrate.verify.host_rng import HostRandomness
+        from xla_migrate.verify.recorder import Recorder
+        from xla_migrate.verify.script import run_script
+
+        request, real = self.request, torch.cuda.is_available()
+        mode = None if real else cuda_stand_in.install()
+        trace.machine["device"] = torch.cuda.get_device_name(0) if real else "CPU in the place of CUDA"
+        randomness = HostRandomness(("CPU", "CUDA") if real else ("CPU",))
+        if request.rng == "host":
+            randomness.install()
+        recorder = Recorder(
+            draws=lambda: randomness.draws, progress=_progress(request), limit=request.steps
+        )
+        recorder.install()
+        failure = run_script(Path(request.script), request.argv)
+        if mode is not None:
+            mode.__exit__(None, None, None)
+        recorder.write_into(trace, lambda tensors: None)
+        return failure
+
+
+class _Xla:
+    """A run on torch_xla."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def run(self, trace: Trace) -> Failure | None:
+        from xla_migrate.verify import xla_side
+
+        xla_side.refuse_cuda()
+        trace.machine["device"] = f"XLA on {os.environ.get('PJRT_DEVICE', '?')}"
+        return self._count(trace) if self.request.mode == "count" else self._values(trace)
+
+    def _values(self, trace: Trace) -> Failure | None:
+        from xla_migrate.verify import xla_side
+        from xla_migrate.verify.host_rng import HostRandomness
+        from xla_migrate.verify.recorder import Recorder
+        from xla_migrate.verify.script import run_script
+
+        request, randomness = self.request, HostRandomness(("CPU", "XLA"))
+        if request.rng == "host":
+            randomness.install()
         xla_side.load_in_step()
-    recorder.install()
-    trace.failure = run_script(Path(request.script), request.argv)
-    if counting:
+        recorder = Recorder(
+            draws=lambda: randomness.draws, progress=_progress(request), limit=request.steps
+        )
+        xla_side.watch_reductions(recorder)
+        recorder.install()
+        failure = run_script(Path(request.script), request.argv)
+        recorder.write_into(trace, xla_side.materialise)
+        return failure
+
+    def _count(self, trace: Trace) -> Failure | None:
+        """The script as it is: its own randomness, its own loader threads."""
+        from xla_migrate.verify import xla_side
+        from xla_migrate.verify.reads import HostReads
+        from xla_migrate.verify.recorder import Recorder
+        from xla_migrate.verify.script import run_script
+
+        def observe(event: str) -> None:
+            trace.samples.append(xla_side.take_sample(event, recorder.input_shapes()))
+
+        request = self.request
+        recorder = Recorder(
+            values=False, observe=observe, progress=_progress(request), limit=request.steps
+        )
+        root = Path(request.script).parent
+        reads = HostReads(root, lambda: len(recorder.steps), xla_side.executions)
+        xla_side.watch_batches(observe)
+        recorder.install()
+        reads.install()
+        failure = run_script(Path(request.script), request.argv)
         observe("end")
-    recorder.write_into(trace, xla_side.materialise)
+        trace.reads = reads.all()
+        recorder.write_into(trace, xla_side.materialise)
+        return failure
+
+
+def _progress(request: Request) -> Callable[[int], None]:
+    """Leaves the number of optimizer steps where the process that waits can see it."""
+    descriptor = os.open(Path(request.out) / PROGRESS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+
+    def tell(steps: int) -> None:
+        os.pwrite(descriptor, b"%d" % steps, 0)
+
+    return tell
 
 
 def _capture_output(out: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from xla_migrate.verify.trace import STDERR, STDOUT, Failure, Request, Trace, read_text
+from xla_migrate.verify.trace import Failure, Request, Trace
+from xla_migrate.verify.trace_file import STDERR, STDOUT, TRACE, load, read_text
 
 
 class Runner:
@@ -87,7 +88,7 @@ class Runner:
 
 def _collect(request: Request, directory: Path, status: int | None) -> Trace:
     try:
-        return Trace.load(directory)
+        return load(directory / TRACE)
     except FileNotFoundError:
         stderr = read_text(directory / STDERR)
         cause = f"no end after {request.timeout:g} s" if status is None else f"exit status {status}"

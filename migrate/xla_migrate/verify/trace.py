@@ -79,6 +79,8 @@ class Step:
     order: list[str] = field(default_factory=list)
     draws: int = 0
     seconds: float = 0.0
+    gradients: list[float] = field(default_factory=list)
+    """The 2-norm of each parameter's gradient, 0 where it had none."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Batch:
 @dataclass(frozen=True)
 class Evaluation:
     """One forward pass of an outermost module without gradients, after ``steps`` optimizer steps:
-    the digest and the number of elements of what it returned."""
+    the root mean square and the number of elements of what it returned."""
 
     module: str
     steps: int
@@ -156,11 +158,16 @@ class Trace:
     ``modules`` are the final states of the outermost modules that these belong to. ``files`` are
     the sizes in bytes of what the script wrote below its working directory. ``dtype`` is the lowest
     precision it computed in. ``machine`` names the hardware and the versions it ran on. ``seconds``
-    is the time the script took; ``stopped`` tells that it was ended after a number of steps.
+    is the time the script took; ``script`` is its name, ``argv``, ``seed`` and ``rng`` are those of the
+    request; ``stopped`` tells that it was ended after a number of steps.
     """
 
     side: str
     mode: str
+    script: str = ""
+    argv: list[str] = field(default_factory=list)
+    seed: int = 0
+    rng: str = "host"
     losses: list[float | None] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     batches: int = 0

@@ -27,6 +27,9 @@ from xla_migrate.verify.trace import (
 
 VERSION = 1
 SUMMARY = "trace.json"
+TRACE, STDOUT, STDERR, PROGRESS = "run.trace", "stdout.txt", "stderr.txt", "steps.txt"
+"""What a recording process leaves in the directory it was given."""
+
 STREAMS = ("stdout", "stderr")
 ARRAYS = ("parameters", "modules")
 RECORDS: dict[str, Any] = {

@@ -82,9 +82,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Performance:
-    """What the migrated run cost: executions of an iteration, the optimizer step after which
-    nothing was compiled any more (None: it never stopped, or no step was taken), reads by line,
-    operators that fell back to the CPU (by name, calls), what changed when it compiled again, and what is wrong with all that, in words.
+    """What the migrated run cost, and what is wrong with that, in words (``problems``).
+
+    Entry k of the lists by step belongs to what happened between the optimizer steps k + 1 and k + 2.
+    ``settled`` is the step after which nothing was compiled any more, None where it never stopped or no
+    step was taken; ``fallbacks`` are the calls of operators that the CPU computed, by name;
+    ``recompiled`` says what had changed when something was compiled again.
     """
 
     iterations: int
