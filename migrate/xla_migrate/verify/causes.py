@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from xla_migrate.verify.trace import Batch, Step, Trace
 from xla_migrate.verify.verdict import Comparison, Divergence
@@ -37,10 +38,9 @@ def _steps(divergence: Divergence, native: Trace, migrated: Trace) -> str:
 
 
 def _repeated(steps: list[Step]) -> set[int]:
-    pairs = zip(steps, steps[1:], strict=False)
     return {
         one.backwards
-        for one, other in pairs
+        for one, other in pairwise(steps)
         if (one.optimizer, one.backwards) == (other.optimizer, other.backwards)
     }
 
@@ -84,11 +84,11 @@ def _gradient_norm(divergence: Divergence, native: Trace, migrated: Trace) -> st
 
 
 def _noise(divergence: Divergence, native: Trace, migrated: Trace) -> str:
-    for one, other in zip(native.steps, migrated.steps, strict=False):
+    for number, (one, other) in enumerate(zip(native.steps, migrated.steps, strict=False), 1):
         if one.draws != other.draws:
             return (
-                f"by step {native.steps.index(one) + 1} the native run had drawn {one.draws} random tensors and"
-                f" the migrated one {other.draws}: dropout or another random operator differs"
+                f"by step {number} the native run had drawn {one.draws} random tensors and the migrated"
+                f" one {other.draws}: dropout or another random operator differs"
             )
     return ""
 

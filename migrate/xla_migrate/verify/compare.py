@@ -6,6 +6,7 @@ exceeds its bound is the first divergence. ``causes`` says what such a differenc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -162,7 +163,7 @@ def _losses(pair: Pair) -> Iterator[Found]:
 
 
 def _relative(one: float, other: float, floor: float) -> float:
-    if one == other or (one != one and other != other):
+    if one == other:
         return 0.0
     return abs(one - other) / max(abs(one), floor, TINY)
 
@@ -295,7 +296,7 @@ def _final(pair: Pair, name: str, one: Array, other: Array, floor: float) -> Div
 
 
 def _rms(array: Array) -> float:
-    return norm(array) / float(max(array.size, 1)) ** 0.5
+    return norm(array) / math.sqrt(max(array.size, 1))
 
 
 def _ties(pair: Pair) -> Iterator[Found]:

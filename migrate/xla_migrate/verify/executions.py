@@ -112,7 +112,7 @@ def _growth(counts: list[int], end: int | None = None) -> list[int]:
 
 
 def _settled(steps: list[Sample]) -> int | None:
-    """The number of the step by which the last compilation had happened, None where they went on to the end."""
+    """The step by which the last compilation had happened, None where they went on to the end."""
     if not steps:
         return None
     settled = next(i for i, sample in enumerate(steps) if sample.compiles == steps[-1].compiles)
