@@ -1,11 +1,12 @@
 """The recording process: runs one script and writes its trace.
 
-    python -m xla_migrate.verify.record '{"script": "train.py", "side": "native", ...}'
-    python -m xla_migrate.verify.record --serve xla
+    python boot.py '{"script": "train.py", "side": "native", ...}'
+    python boot.py --serve xla
 
 The second form imports torch (and torch_xla for ``xla``) once, reads one request a line from
 standard input, and forks a fresh process for each: the imports take ten seconds, the fork a few
-milliseconds. No XLA client exists before the fork, so each run has its own.
+milliseconds. No XLA client exists before the fork, so each run has its own. Before the imports it
+answers whether the packages are there, after them that it is ready.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import json
 import os
 import platform
 import random
-import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
+from xla_migrate.verify import inside, processes
 from xla_migrate.verify.trace import Failure, Request, Trace
 from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, read_text, save
 
@@ -40,6 +42,7 @@ def record(request: Request) -> None:
     before = _files_below(workdir)
     os.chdir(workdir)
     trace = _blank(request)
+    request = inside.enter(request)
     _seed(request.seed)
     start = time.perf_counter()
     side = _Native(request) if request.side == "native" else _Xla(request)
@@ -48,10 +51,22 @@ def record(request: Request) -> None:
     trace.stopped = request.steps is not None and len(trace.steps) >= request.steps
     after = _files_below(workdir)
     trace.files = {name: size for name, size in after.items() if before.get(name) != size}
-    sys.stdout.flush()
-    sys.stderr.flush()
-    trace.stdout, trace.stderr = read_text(out / STDOUT), read_text(out / STDERR)
-    save(trace, out / TRACE)
+    trace.sources = inside.sources(request)
+    _write(trace, out)
+
+
+class Unwritten(Exception):
+    """The trace could not be written."""
+
+
+def _write(trace: Trace, out: Path) -> None:
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        trace.stdout, trace.stderr = read_text(out / STDOUT), read_text(out / STDERR)
+        save(trace, out / TRACE)
+    except OSError as error:
+        raise Unwritten(str(error)) from error
 
 
 def _blank(request: Request) -> Trace:
@@ -214,6 +229,8 @@ def serve(side: str) -> None:
     """Answer requests from standard input, one JSON line each, until it is closed."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an import prints must not look like a reply
+    missing = [name for name in ("torch", "torch_xla") if name in PRELOADED[side] and not find_spec(name)]
+    print(json.dumps({"missing": missing[0]} if missing else {}), file=replies, flush=True)
     for name in PRELOADED[side]:
         importlib.import_module(name)
     print("{}", file=replies, flush=True)
@@ -222,7 +239,8 @@ def serve(side: str) -> None:
         process = os.fork()
         if process == 0:
             _child(request)
-        print(json.dumps(_wait(process, request.timeout)), file=replies, flush=True)
+        status = processes.wait(process, request.timeout)
+        print(json.dumps({"status": status}), file=replies, flush=True)
 
 
 def _child(request: Request) -> None:
@@ -231,8 +249,12 @@ def _child(request: Request) -> None:
         os.setsid()
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
+        processes.arm(Path(request.out), request.timeout)
         record(request)
         status = 0
+    except Unwritten as problem:
+        status = processes.UNWRITTEN
+        print(problem, file=sys.stderr)
     except BaseException:
         import traceback
 
@@ -242,19 +264,6 @@ def _child(request: Request) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)  # no clean-up: the device client of a forked process may hang in it
-
-
-def _wait(process: int, timeout: float) -> dict[str, object]:
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(process, os.WNOHANG)
-        if done:
-            return {"status": os.waitstatus_to_exitcode(status)}
-        time.sleep(0.01)
-    with suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return {"status": None}
 
 
 def main(arguments: list[str]) -> None:

@@ -41,6 +41,10 @@ class Request:
     world: int = 1
     rendezvous: str = ""
     """A file that the replicas of one run meet at, empty for a run of one."""
+    scratch: str = ""
+    """The directory that stands for the root of the file system, empty where the originals are run."""
+    copied: list[str] = field(default_factory=list)
+    """Directories and files of the user that have a copy below ``scratch``."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,8 @@ class Trace:
     reads: list[HostRead] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+    """The originals of the script and of what it imported from the copy that it ran in."""
     failure: Failure | None = None
     stopped: bool = False
     dtype: str = "float32"
