@@ -122,7 +122,10 @@ class _Native:
         if request.rng == "host":
             randomness.install()
         recorder = Recorder(
-            draws=lambda: randomness.draws, progress=_progress(request), limit=request.steps
+            draws=lambda: randomness.draws,
+            progress=_progress(request),
+            limit=request.steps,
+            perturb=request.perturb,
         )
         recorder.install()
         failure = run_script(Path(request.script), request.argv)
