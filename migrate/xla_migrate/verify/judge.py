@@ -35,6 +35,7 @@ def judge(
     bounds = bounds or bounds_of(native, migrated)
     if floor is not None:
         bounds = bounds.plus(3 * floor)
+    given |= {"bounds": bounds, "ignored": frozenset(ignore)}
     comparison = explained(compare(native, migrated, bounds, ignore), native, migrated)
     outcome, reason = _answer(comparison, replicas)
     return Verdict(outcome, reason, native, migrated, comparison, **given)  # type: ignore[arg-type]

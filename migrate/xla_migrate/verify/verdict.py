@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from xla_migrate.verify.trace import HostRead, Trace
+
+if TYPE_CHECKING:
+    from xla_migrate.verify.compare import Bounds
 
 
 class Outcome(Enum):
@@ -106,7 +110,8 @@ class Verdict:
     """The outcome with everything it rests on; ``reason`` is one sentence. ``counted`` is the run
     in which executions were counted, ``performance`` what it showed; both None where there was none.
     ``floor`` is the largest relative difference of the losses of two native runs that differ only in
-    rounding, None where it was not measured. ``replicas`` lists what is wrong between replicas."""
+    rounding, None where it was not measured. ``replicas`` lists what is wrong between replicas. ``bounds``
+    are those that the comparison used, ``ignored`` the parameters that it was told to leave out."""
 
     outcome: Outcome
     reason: str
@@ -117,3 +122,5 @@ class Verdict:
     performance: Performance | None = None
     floor: float | None = None
     replicas: tuple[str, ...] = ()
+    bounds: Bounds | None = None
+    ignored: frozenset[str] = frozenset()
