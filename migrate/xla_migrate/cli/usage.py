@@ -38,6 +38,10 @@ How to report:
 Commands:
   rules                    List the rules.
   explain RULE             Say what a rule does and why.
+  verify SCRIPT -- ARGS    Run a script natively and migrated, in copies, and
+                           compare what it trained.
+  record SCRIPT -- ARGS    Run a script and write a trace of what it did.
+  compare NATIVE MIGRATED  Compare two traces.
   (A file of such a name is written ./rules.)
 
 Exit status:

@@ -119,7 +119,7 @@ def usual_places() -> list[str]:
     """Where programs keep temporary files and caches: these a run may write."""
     home = os.path.realpath(os.path.expanduser("~"))
     caches = [os.environ[name] for name in CACHES if os.environ.get(name)]
-    hidden = [path for path in Path(home).glob(".*") if path.is_dir()]
+    hidden = [str(path) for path in Path(home).glob(".*") if path.is_dir()]
     usual = [os.path.join(home, ".cache"), tempfile.gettempdir(), *caches, *hidden]
     return [os.path.realpath(path) for path in usual]
 

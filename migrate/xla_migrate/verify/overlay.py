@@ -51,8 +51,8 @@ class Overlay:
     the working directory where that lies elsewhere.
 
     A directory that is shared is linked instead. Raises :class:`CannotCopy` where the rest is larger
-    than ``limit`` bytes. Neither the home directory nor one that holds it is ever copied: of a script that lies
-    there itself, only the Python files beside it are.
+    than ``limit`` bytes. Neither the home directory nor one that holds it is ever copied: of a script
+    that lies there itself, only the Python files beside it are.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from xla_migrate.verify.trace import HostRead, Trace
 
 if TYPE_CHECKING:
     from xla_migrate.verify.compare import Bounds
+    from xla_migrate.api import Result
 
 
 class Outcome(Enum):
@@ -124,3 +126,7 @@ class Verdict:
     replicas: tuple[str, ...] = ()
     bounds: Bounds | None = None
     ignored: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    """What else the user must know: files that stayed native, what to do about a run that failed."""
+    results: Mapping[str, Result] = field(default_factory=dict)
+    """The migration of each file of the program, by path; empty where nothing was migrated."""
