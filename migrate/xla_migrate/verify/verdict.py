@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from xla_migrate.verify.trace import HostRead, Trace
 
 if TYPE_CHECKING:
-    from xla_migrate.verify.compare import Bounds
     from xla_migrate.api import Result
+    from xla_migrate.verify.compare import Bounds
 
 
 class Outcome(Enum):
