@@ -99,8 +99,9 @@ def verify(**given: Any) -> None:
     """Run SCRIPT natively and migrated, and compare what it trained.
 
     ARGUMENTS behind a -- are those of the script. It runs in scratch copies of its project and of the
-    current directory; your files are not touched. Exit status: 0 the same training, 1 another one,
-    2 not comparable, or a wrong command line.
+    current directory; your files are not touched.
+
+    Exit status: 0 the same training, 1 another one, 2 not comparable, or a wrong command line.
     """
     from xla_migrate.reports.progress import Progress as Bars
 
@@ -124,7 +125,9 @@ def record(**given: Any) -> None:
     """Run SCRIPT as it stands and write what it did as a trace, for compare.
 
     ARGUMENTS behind a -- are those of the script. It runs in a scratch copy of its project and of the
-    current directory; your files are not touched. Exit status: 0, or 2 where the script failed.
+    current directory; your files are not touched.
+
+    Exit status: 0, or 2 where the script failed (the trace is written all the same).
     """
     from xla_migrate.reports.progress import Progress as Bars
 
