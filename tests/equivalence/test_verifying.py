@@ -56,6 +56,8 @@ class Project:
 def project(
     runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Project]:
+    for side in ("native", "xla"):
+        runner.start(side)  # its own temporary files are not those of a run
     folder, temporary = tmp_path / "project", tmp_path / "temporary"
     for place in (folder, temporary):
         place.mkdir()

@@ -201,7 +201,7 @@ DUMP = """\
 Timeout (0:00:04)!
 Thread 0x00007f01 (most recent call first):
   File "helper.py", line 3 in work
-  File "threading.py", line 982 in run
+  File "pool.py", line 982 in run
 Thread 0x00007f02 (most recent call first):
   File "train.py", line 9 in step
   File "train.py", line 12 in <module>
@@ -211,7 +211,7 @@ Thread 0x00007f02 (most recent call first):
 def test_the_stacks_of_a_hang_name_each_thread_the_main_one_first() -> None:
     assert [frame.removesuffix(" ") for frame in frames_of(DUMP)] == [
         "main thread:", "train.py:12 in <module>:", "train.py:9 in step:",
-        "thread 2:", "threading.py:982 in run:", "helper.py:3 in work:",
+        "thread 2:", "pool.py:982 in run:", "helper.py:3 in work:",
     ]  # fmt: skip
     assert frames_of("nothing of the kind") == []
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from xla_migrate.verify.failures import unrecorded
+from xla_migrate.verify.overlay import remove
 from xla_migrate.verify.trace import Request, Trace
 from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, load, read_text
 
@@ -150,29 +151,34 @@ def _collect(request: Request, directory: Path, status: int | None) -> Trace:
 
 class Server:
     """A process that answers requests for one side, in a session of its own: Ctrl-C is for its starter,
-    whose end it notices."""
+    whose end it notices. Its temporary files, and those of runs that are killed, go with it."""
 
     def __init__(self, python: str, side: str) -> None:
         self.python, self.side, self._imported = python, side, False
-        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self._temporary = Path(tempfile.mkdtemp(prefix="recording-"))
+        self._errors = self._temporary / "errors.txt"
         try:
-            self._process = subprocess.Popen(
-                [python, str(BOOT), "--serve", side],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=_environment(),
-                text=True,
-                start_new_session=True,
-            )
+            self._process = self._start()
         except OSError as error:
-            self._errors.close()
+            remove(self._temporary)
             raise CannotRecord(f"{python} cannot be started: {error.strerror}") from error
         try:
             self._reply()
         except BaseException:
             self.close()
             raise
+
+    def _start(self) -> subprocess.Popen[str]:
+        with self._errors.open("wb") as errors:
+            return subprocess.Popen(
+                [self.python, str(BOOT), "--serve", self.side],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**_environment(), "TMPDIR": str(self._temporary)},
+                text=True,
+                start_new_session=True,
+            )
 
     def ask(self, asked: object, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Send one request and return the reply; ``meanwhile`` is called every now and then."""
@@ -203,8 +209,7 @@ class Server:
         return reply
 
     def _last_words(self) -> str:
-        self._errors.seek(0)
-        lines = [line for line in self._errors.read().splitlines() if line.strip()]
+        lines = [line for line in read_text(self._errors).splitlines() if line.strip()]
         return " | ".join(lines[-3:]) or f"exit status {self._process.wait()}"
 
     def close(self) -> None:
@@ -218,7 +223,7 @@ class Server:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         _stream(self._process.stdout).close()
-        self._errors.close()
+        remove(self._temporary)
 
 
 def _environment() -> dict[str, str]:

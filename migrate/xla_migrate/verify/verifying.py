@@ -149,6 +149,8 @@ class Runs:
         notes = [*failed, *advice(verdict, self.overlay)]
         if results and not any(result.changed for result in results.values()):
             notes.append("the migration changed nothing: both runs are of the same code")
+        elif verdict.migrated.failure is not None and results:
+            notes.append("frames of the migrated run have the lines of the migrated files (--keep keeps them)")
         notes += [f"the copy of the {stage} run is kept in {place}" for stage, place in self.kept]
         return replace(verdict, notes=tuple(notes), results=results)
 
@@ -157,10 +159,12 @@ class Runs:
 
 
 def migrated_files(paths: Sequence[str], options: Options) -> dict[str, Result]:
-    """The files of a program, migrated together; nothing is written."""
-    if not paths:
+    """The files of a program, migrated together; nothing is written. A file that only the run made is
+    left out."""
+    files = [path for path in paths if os.path.isfile(path)]
+    if not files:
         return {}
-    return migrate_project(paths, target=options.target, syncfree=options.syncfree)
+    return migrate_project(files, target=options.target, syncfree=options.syncfree)
 
 
 def why_failed(result: Result) -> str:
