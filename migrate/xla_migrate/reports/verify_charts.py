@@ -43,7 +43,8 @@ def loss_difference(verdict: Verdict) -> Plot:
     ]
     note = ""
     if curve.at and not any(curve.differences):
-        note, series = f"{facts.count(len(curve.at), 'loss', 'losses')}, each the same number in both runs.", []
+        series = []
+        note = f"{facts.count(len(curve.at), 'loss', 'losses')}, each the same number in both runs."
     elif (beyond := curve.first_beyond) is not None:
         note = f"First beyond its bound at backward {beyond:,}."
     return Plot("difference", "Their difference", series, "backward", True, note=note)
