@@ -66,7 +66,8 @@ CROWDED = """(() => {
       const boxes = [...plot.querySelectorAll(`text.tick.${kind}`)].map(t => t.getBoundingClientRect())
         .sort((a, b) => kind == "x" ? a.left - b.left : a.top - b.top);
       boxes.forEach((box, i) => {
-        if (box.left < 0 || box.right > innerWidth) wrong.push(`${plot.textContent}: ${kind} ${i} is outside`);
+        const outside = box.left < 0 || box.right > innerWidth;
+        if (outside) wrong.push(`${plot.textContent}: ${kind} ${i} is outside`);
         const next = boxes[i + 1];
         if (next && (kind == "x" ? box.right > next.left : box.bottom > next.top + 1))
           wrong.push(`${plot.textContent}: ${kind} ${i} runs into the next`);
