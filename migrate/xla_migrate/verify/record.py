@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from xla_migrate.verify.trace import Failure, Request, Trace
+from xla_migrate.verify.trace import Request, Trace
 from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, read_text, save
 
 PRELOADED = {
@@ -41,10 +41,7 @@ def record(request: Request) -> None:
     os.chdir(workdir)
     trace = _blank(request)
     _seed(request.seed)
-    start = time.perf_counter()
-    side = _Native(request) if request.side == "native" else _Xla(request)
-    trace.failure = side.run(trace)
-    trace.seconds = time.perf_counter() - start
+    _side(request).run(trace)
     trace.stopped = request.steps is not None and len(trace.steps) >= request.steps
     after = _files_below(workdir)
     trace.files = {name: size for name, size in after.items() if before.get(name) != size}
@@ -86,19 +83,34 @@ def _processor() -> str:
     return platform.processor()
 
 
+def _side(request: Request) -> _Native | _Xla | _Plain:
+    if request.mode == "plain":
+        return _Plain(request)
+    return _Native(request) if request.side == "native" else _Xla(request)
+
+
+class _Plain:
+    """The script and nothing else, to see what recording costs."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def run(self, trace: Trace) -> None:
+        _run_script(self.request, trace)
+
+
 class _Native:
     """A native run: on CUDA where this machine has it, else on the CPU in CUDA's place."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
 
-    def run(self, trace: Trace) -> Failure | None:
+    def run(self, trace: Trace) -> None:
         import torch
 
         from xla_migrate.verify import cuda_stand_in
         from xla_migrate.verify.host_rng import HostRandomness
         from xla_migrate.verify.recorder import Recorder
-        from xla_migrate.verify.script import run_script
 
         request, real = self.request, torch.cuda.is_available()
         mode = None if real else cuda_stand_in.install()
@@ -113,11 +125,10 @@ class _Native:
             perturb=request.perturb,
         )
         recorder.install()
-        failure = run_script(Path(request.script), request.argv)
+        _run_script(request, trace)
         if mode is not None:
             mode.__exit__(None, None, None)
         recorder.write_into(trace, lambda tensors: None)
-        return failure
 
 
 class _Xla:
@@ -126,18 +137,18 @@ class _Xla:
     def __init__(self, request: Request) -> None:
         self.request = request
 
-    def run(self, trace: Trace) -> Failure | None:
+    def run(self, trace: Trace) -> None:
         from xla_migrate.verify import xla_side
 
         xla_side.refuse_cuda()
         trace.machine["device"] = f"XLA on {os.environ.get('PJRT_DEVICE', '?')}"
-        return self._count(trace) if self.request.mode == "count" else self._values(trace)
+        run = self._count if self.request.mode == "count" else self._values
+        run(trace)
 
-    def _values(self, trace: Trace) -> Failure | None:
+    def _values(self, trace: Trace) -> None:
         from xla_migrate.verify import xla_side
         from xla_migrate.verify.host_rng import HostRandomness
         from xla_migrate.verify.recorder import Recorder
-        from xla_migrate.verify.script import run_script
 
         request, randomness = self.request, HostRandomness(("CPU", "XLA"))
         if request.rng == "host":
@@ -148,16 +159,14 @@ class _Xla:
         )
         xla_side.watch_reductions(recorder)
         recorder.install()
-        failure = run_script(Path(request.script), request.argv)
+        _run_script(request, trace)
         recorder.write_into(trace, xla_side.materialise)
-        return failure
 
-    def _count(self, trace: Trace) -> Failure | None:
+    def _count(self, trace: Trace) -> None:
         """The script as it is: its own randomness, its own loader threads."""
         from xla_migrate.verify import xla_side
         from xla_migrate.verify.reads import HostReads
         from xla_migrate.verify.recorder import Recorder
-        from xla_migrate.verify.script import run_script
 
         def observe(event: str) -> None:
             trace.samples.append(xla_side.take_sample(event, recorder.input_shapes()))
@@ -171,11 +180,18 @@ class _Xla:
         xla_side.watch_batches(observe)
         recorder.install()
         reads.install()
-        failure = run_script(Path(request.script), request.argv)
+        _run_script(request, trace)
         observe("end")
         trace.reads = reads.all()
         recorder.write_into(trace, xla_side.materialise)
-        return failure
+
+
+def _run_script(request: Request, trace: Trace) -> None:
+    from xla_migrate.verify.script import run_script
+
+    start = time.perf_counter()
+    trace.failure = run_script(Path(request.script), request.argv)
+    trace.seconds = time.perf_counter() - start
 
 
 def _progress(request: Request) -> Callable[[int], None]:

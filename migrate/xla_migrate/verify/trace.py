@@ -15,8 +15,9 @@ Array = npt.NDArray[Any]
 class Request:
     """One run to record.
 
-    ``side`` is ``native`` or ``xla``. ``mode`` is ``values`` (losses, gradients, parameters) or
-    ``count`` (compilations, executions and host reads; no value is read; ``xla`` only). ``workdir``
+    ``side`` is ``native`` or ``xla``. ``mode`` is ``values`` (losses, gradients, parameters), ``count``
+    (compilations, executions and host reads; no value is read; ``xla`` only) or ``plain`` (nothing but the
+    time). ``workdir``
     is where the script runs and writes; ``out`` is the directory that gets the trace.
     """
 
