@@ -22,9 +22,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from xla_migrate.verify.replica_runner import fork_all
 from xla_migrate.verify.trace import Failure, Request, Trace
 from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, read_text, save
+
+if TYPE_CHECKING:
+    from xla_migrate.verify.replicas import Replica
 
 PRELOADED = {
     "native": ("torch", "torch._dynamo", "torch.utils.data", "torch.utils.checkpoint"),
@@ -48,6 +53,8 @@ def record(request: Request) -> None:
     trace.stopped = request.steps is not None and len(trace.steps) >= request.steps
     after = _files_below(workdir)
     trace.files = {name: size for name, size in after.items() if before.get(name) != size}
+    if side.replica is not None:
+        side.replica.write_into(trace)
     sys.stdout.flush()
     sys.stderr.flush()
     trace.stdout, trace.stderr = read_text(out / STDOUT), read_text(out / STDERR)
@@ -91,6 +98,7 @@ class _Native:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.replica: Replica | None = None
 
     def run(self, trace: Trace) -> Failure | None:
         import torch
@@ -103,6 +111,7 @@ class _Native:
         request, real = self.request, torch.cuda.is_available()
         mode = None if real else cuda_stand_in.install()
         trace.machine["device"] = torch.cuda.get_device_name(0) if real else "CPU in the place of CUDA"
+        self.replica = _join(request, lambda: len(recorder.steps))
         randomness = HostRandomness(("CPU", "CUDA") if real else ("CPU",))
         if request.rng == "host":
             randomness.install()
@@ -110,7 +119,7 @@ class _Native:
             draws=lambda: randomness.draws, progress=_progress(request), limit=request.steps
         )
         recorder.install()
-        failure = run_script(Path(request.script), request.argv)
+        failure = _finished(self.replica, run_script(Path(request.script), request.argv))
         if mode is not None:
             mode.__exit__(None, None, None)
         recorder.write_into(trace, lambda tensors: None)
@@ -122,6 +131,7 @@ class _Xla:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.replica: Replica | None = None
 
     def run(self, trace: Trace) -> Failure | None:
         from xla_migrate.verify import xla_side
@@ -137,6 +147,7 @@ class _Xla:
         from xla_migrate.verify.script import run_script
 
         request, randomness = self.request, HostRandomness(("CPU", "XLA"))
+        self.replica = _join(request, lambda: len(recorder.steps))
         if request.rng == "host":
             randomness.install()
         xla_side.load_in_step()
@@ -145,7 +156,7 @@ class _Xla:
         )
         xla_side.watch_reductions(recorder)
         recorder.install()
-        failure = run_script(Path(request.script), request.argv)
+        failure = _finished(self.replica, run_script(Path(request.script), request.argv))
         recorder.write_into(trace, xla_side.materialise)
         return failure
 
@@ -173,6 +184,18 @@ class _Xla:
         trace.reads = reads.all()
         recorder.write_into(trace, xla_side.materialise)
         return failure
+
+
+def _join(request: Request, steps: Callable[[], int]) -> Replica | None:
+    if not request.rendezvous:
+        return None
+    from xla_migrate.verify.replicas import Replica
+
+    return Replica(request, steps)
+
+
+def _finished(replica: Replica | None, failure: Failure | None) -> Failure | None:
+    return failure if replica is None else replica.finish(failure)
 
 
 def _progress(request: Request) -> Callable[[int], None]:
@@ -211,14 +234,20 @@ def _files_below(root: Path) -> dict[str, int]:
 
 
 def serve(side: str) -> None:
-    """Answer requests from standard input, one JSON line each, until it is closed."""
+    """Answer requests from standard input, one JSON line each, until it is closed. A line with a list
+    of requests starts them all at once."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an import prints must not look like a reply
     for name in PRELOADED[side]:
         importlib.import_module(name)
     print("{}", file=replies, flush=True)
     for line in sys.stdin:
-        request = Request(**json.loads(line))
+        asked = json.loads(line)
+        if isinstance(asked, list):  # the replicas of one run
+            together = [Request(**one) for one in asked]
+            print(json.dumps({"status": fork_all(together, _child)}), file=replies, flush=True)
+            continue
+        request = Request(**asked)
         process = os.fork()
         if process == 0:
             _child(request)

@@ -1,0 +1,117 @@
+"""Where the replicas of one run meet: each collective is announced, compared, and carried by gloo."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+DIGEST, LENGTH, TEXT = 16, 8, 488
+ENDED = b"the end".ljust(DIGEST)
+
+
+class ReplicaError(RuntimeError):
+    """The replicas do not do the same; says which of them does what, and where."""
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What a replica is about to do. ``kind`` is what has to be the same everywhere, ``text`` is
+    for people: ``calls xm.all_reduce at train.py:33``."""
+
+    kind: str
+    text: str
+
+    def packed(self, length: int) -> torch.Tensor:
+        digest = ENDED if not self.kind else hashlib.blake2b(self.kind.encode(), digest_size=DIGEST).digest()
+        text = self.text.encode()[:TEXT].ljust(TEXT)
+        return torch.frombuffer(bytearray(digest + length.to_bytes(LENGTH, "big") + text), dtype=torch.uint8)
+
+
+class Meeting:
+    """All replicas of a run, joined by a file (``rendezvous``) that none of them has used before.
+
+    Nobody waits longer than ``timeout`` seconds for the others.
+    """
+
+    def __init__(self, rank: int, world: int, rendezvous: str, timeout: float) -> None:
+        if os.path.exists("/sys/class/net/lo"):  # host names cannot be looked up everywhere
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        self.rank, self.world, self.timeout = rank, world, timeout
+        self.store: Any = dist.FileStore(rendezvous, world)
+        self.broken: ReplicaError | None = None
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._everyone = tuple(range(world))
+
+    def exchange(
+        self, announcement: Announcement, payload: bytes = b"", members: Sequence[int] | None = None
+    ) -> list[bytes]:
+        """The payloads of all ``members`` (default: everyone), in their order.
+
+        Raises ReplicaError, in every replica, where one of them does something else.
+        """
+        if self.broken is not None:
+            raise self.broken
+        group = tuple(members or self._everyone)
+        try:
+            return self._exchange(announcement, payload, group)
+        except ReplicaError as error:
+            self.broken = error
+            raise
+
+    def leave(self, text: str) -> ReplicaError | None:
+        """The script has ended here, as ``text`` says: tell the others, and return what is wrong
+        where they go on."""
+        try:
+            self.exchange(Announcement("", text))
+        except ReplicaError as error:
+            return error
+        return None
+
+    def _exchange(
+        self, announcement: Announcement, payload: bytes, group: tuple[int, ...]
+    ) -> list[bytes]:
+        said = self._gather(announcement.packed(len(payload)), group, announcement)
+        self._compare(said, group)
+        lengths = [int.from_bytes(one[DIGEST : DIGEST + LENGTH], "big") for one in said]
+        longest = max(lengths)
+        if not longest:
+            return [b""] * len(group)
+        padded = bytearray(payload.ljust(longest, b"\0"))
+        carried = self._gather(torch.frombuffer(padded, dtype=torch.uint8), group, announcement)
+        return [whole[:length] for whole, length in zip(carried, lengths, strict=True)]
+
+    def _gather(
+        self, mine: torch.Tensor, group: tuple[int, ...], announcement: Announcement
+    ) -> list[bytes]:
+        received = [torch.empty_like(mine) for _ in group]
+        try:
+            self._group(group).allgather([received], [mine]).wait()
+        except RuntimeError as error:
+            raise ReplicaError(
+                f"replica {self.rank} {announcement.text}; another one has gone, "
+                f"or did not come within {self.timeout:g} s ({str(error).splitlines()[0]})"
+            ) from error
+        return [one.numpy().tobytes() for one in received]
+
+    def _compare(self, said: list[bytes], group: tuple[int, ...]) -> None:
+        if len({one[:DIGEST] for one in said}) == 1:
+            return
+        texts = [one[DIGEST + LENGTH :].decode(errors="replace").strip() for one in said]
+        going_on = [one[:DIGEST] != ENDED for one in said]
+        order = sorted(range(len(said)), key=lambda i: not going_on[i])
+        raise ReplicaError("; ".join(f"replica {group[i]} {texts[i]}" for i in order))
+
+    def _group(self, group: tuple[int, ...]) -> Any:
+        if group not in self._groups:
+            store = dist.PrefixStore(f"members {group}", self.store)
+            made: Any = dist.ProcessGroupGloo
+            place, limit = group.index(self.rank), timedelta(seconds=self.timeout)
+            self._groups[group] = made(store, place, len(group), limit)
+        return self._groups[group]
