@@ -8,6 +8,7 @@ rank, here.
 from __future__ import annotations
 
 import functools
+import importlib
 import multiprocessing.context
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +19,10 @@ import torch.multiprocessing
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from xla_migrate.verify.measure import unwatched
 from xla_migrate.verify.replicas.calls import Calls
 
-AVERAGE = dist.ReduceOp.AVG
+SUM, AVERAGE = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 
 
 def backend(asked: str, init_method: str) -> str:
@@ -72,10 +74,9 @@ def _start_here(rank: int, world: int) -> None:
             raise SystemExit(0)
         return None if join else Spawned()
 
-    for module in (torch.multiprocessing, torch.multiprocessing.spawn):
+    for module in (torch.multiprocessing, importlib.import_module("torch.multiprocessing.spawn")):
         for name in ("spawn", "start_processes"):
-            if callable(getattr(module, name, None)):
-                setattr(module, name, spawn)
+            setattr(module, name, spawn)
     _run_own_process(rank, world)
 
 
@@ -116,7 +117,7 @@ def _wrap_models(calls: Calls) -> None:
         for option in ("device_ids", "output_device"):
             kwargs.pop(option, None)
         elements = sum(parameter.numel() for parameter in module.parameters())
-        with calls.named("DistributedDataParallel", elements), torch._C.DisableTorchFunction():
+        with calls.named("DistributedDataParallel", elements), unwatched():
             begin(self, module, None, None, *args[2:], **kwargs)
 
     kind.__init__ = wrapped
@@ -181,10 +182,10 @@ def _fit_to_gloo() -> None:
     reduce, barrier, get_backend = dist.all_reduce, dist.barrier, dist.get_backend
 
     @functools.wraps(reduce)
-    def all_reduce(tensor: Any, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:
+    def all_reduce(tensor: Any, op: Any = SUM, group: Any = None, async_op: bool = False) -> Any:
         if op != AVERAGE:
             return reduce(tensor, op, group, async_op)
-        reduce(tensor, dist.ReduceOp.SUM, group)
+        reduce(tensor, SUM, group)
         tensor.div_(dist.get_world_size(group))
         return Done() if async_op else None
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,6 +20,20 @@ ENDED = b"the end".ljust(DIGEST)
 
 class ReplicaError(RuntimeError):
     """The replicas do not do the same; says which of them does what, and where."""
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """What gloo says of its connections is not the script's output."""
+    sys.stdout.flush()
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,8 @@ class Meeting:
         if os.path.exists("/sys/class/net/lo"):  # host names cannot be looked up everywhere
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.rank, self.world, self.timeout = rank, world, timeout
-        self.store: Any = dist.FileStore(rendezvous, world)
+        distributed: Any = dist
+        self.store: Any = distributed.FileStore(rendezvous, world)
         self.broken: ReplicaError | None = None
         self._groups: dict[tuple[int, ...], Any] = {}
         self._everyone = tuple(range(world))
@@ -110,8 +127,10 @@ class Meeting:
 
     def _group(self, group: tuple[int, ...]) -> Any:
         if group not in self._groups:
-            store = dist.PrefixStore(f"members {group}", self.store)
-            made: Any = dist.ProcessGroupGloo
+            distributed: Any = dist
+            store = distributed.PrefixStore(f"members {group}", self.store)
             place, limit = group.index(self.rank), timedelta(seconds=self.timeout)
-            self._groups[group] = made(store, place, len(group), limit)
+            with silent():
+                made = distributed.ProcessGroupGloo(store, place, len(group), limit)
+            self._groups[group] = made
         return self._groups[group]

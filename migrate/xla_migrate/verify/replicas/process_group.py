@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from xla_migrate.verify.replicas.calls import Calls
+from xla_migrate.verify.replicas.meeting import silent
 
 FUNCTIONS = (
     "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
@@ -45,14 +46,12 @@ def join_by_file(
         _check(rank, world_size, mine, world)
         kwargs.pop("device_id", None)
         count[0] += 1
-        original(
-            begun(str(backend or ""), str(init_method or "env://")),
-            timeout=timeout,
-            rank=mine,
-            world_size=world,
-            store=dist.PrefixStore(f"process group {count[0]}", meeting_point),
-        )
+        used = begun(str(backend or ""), str(init_method or "env://"))
+        place = distributed.PrefixStore(f"process group {count[0]}", meeting_point)
+        with silent():
+            original(used, timeout=timeout, rank=mine, world_size=world, store=place)
 
+    distributed: Any = dist
     mine, meeting_point = rank, store
     for module in (dist, dist.distributed_c10d):
         setattr(module, "init_process_group", init)  # noqa: B010
