@@ -89,7 +89,7 @@ def _guarded_saves(run: Run) -> Iterator[str]:
             present = [rank for rank in range(len(calls)) if rank not in missing]
             yield (
                 f"xm.save{_at(place)} is called by {_ranks(present)} and not by {_ranks(missing)}: take it "
-                "out of the condition on the rank, as it writes on the first replica only and all have to call it"
+                "out of the condition on the rank: all have to call it, and it writes on the first only"
             )
 
 
