@@ -4,7 +4,6 @@ is caught and named."""
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
 import pytest
 from conftest import DATA, program
@@ -145,7 +144,7 @@ def test_a_process_group_on_xla(run, ranks):
         ('xm.mesh_reduce("seen", len(loader), sum)', "total(len(loader), device)"),
         ("def main(index):\n",
          "def total(value, device):\n    value = torch.tensor([value], device=device)\n"
-         "    dist.all_reduce(value)\n    parts = [torch.zeros_like(value) for _ in range(dist.get_world_size())]\n"
+         "    dist.all_reduce(value)\n    parts = [0 * value for _ in range(dist.get_world_size())]\n"
          "    dist.all_gather(parts, value)\n    dist.broadcast(value, 0)\n    dist.barrier()\n"
          "    assert all(int(part) == int(value) for part in parts)\n    return int(value)\n\n\n"
          "def main(index=0):\n"),
@@ -173,6 +172,13 @@ def test_a_model_that_stays_wrapped(run, ranks):
     for native, migrated in aligned(ranks, replicas):
         found = compare(native, migrated, BOUNDS["float32"])
         assert found.agree, str(found)
+
+
+@pytest.mark.parametrize("mode", ["values", "count"])
+def test_a_launch_without_replicas_runs_in_the_process_that_is_watched(succeed, mode):
+    trace = succeed(program("ddp_xla"), "xla", mode=mode)
+    assert len(trace.steps) == 12
+    assert trace.world == 1
 
 
 FUNCTIONS = """
@@ -232,6 +238,7 @@ REDUCE = "            xm.reduce_gradients(optimizer)\n"
 CLIP = "            nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
 STEP = "            optimizer.step()\n"
 SAVE = '    xm.save(model.state_dict(), "net.pt")\n'
+ONE = "            if index == 1:\n                "
 SAVED = '    xm.rendezvous("saved")\n'
 
 FAULTS = {
@@ -340,14 +347,14 @@ def test_shapes_that_differ_are_reported(run, ranks):
 
 
 def test_an_exception_in_one_replica_ends_the_others(run, ranks):
-    code = changed("ddp_xla", (CLIP, CLIP + "            if index == 1:\n                raise KeyError('no')\n"))
+    code = changed("ddp_xla", (CLIP, CLIP + ONE + "raise KeyError('no')\n"))
     replicas = run(code, "xla")
     assert check_replicas(replicas, ranks)[0] == "replica 1 failed: KeyError: 'no'"
     assert "replica 1 failed before it (KeyError)" in replicas[0].failure.message
 
 
 def test_a_killed_replica_ends_the_others(run, ranks):
-    code = changed("ddp_xla", (CLIP, CLIP + "            if index == 1:\n                __import__('os')._exit(3)\n"))
+    code = changed("ddp_xla", (CLIP, CLIP + ONE + "__import__('os')._exit(3)\n"))
     replicas = run(code, "xla")
     assert "exit status 3" in replicas[1].failure.message
     assert "another one has gone" in replicas[0].failure.message
@@ -356,5 +363,7 @@ def test_a_killed_replica_ends_the_others(run, ranks):
 def test_a_replica_that_does_not_come_is_reported_in_time(run, ranks):
     code = changed("ddp_xla", (SAVED, "    index or __import__('time').sleep(60)\n" + SAVED))
     replicas = run(code, "xla", timeout=15.0)
-    assert Path(replicas[0].script or "script.py").name == "script.py"
-    assert any(trace.failure is not None for trace in replicas)
+    problem = replicas[1].failure.message
+    assert problem.startswith("replica 1 calls xm.rendezvous('saved') at script.py:")
+    assert problem.endswith("; another one does not come")
+    assert "no end after 15 s" in replicas[0].failure.message

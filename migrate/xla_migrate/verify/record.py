@@ -136,6 +136,10 @@ class _Xla:
     def run(self, trace: Trace) -> Failure | None:
         from xla_migrate.verify import xla_side
 
+        if not self.request.rendezvous:
+            from xla_migrate.verify.replicas.launching import Launching
+
+            Launching(0, 1).install()  # a launch would start a process that nobody watches
         xla_side.refuse_cuda()
         trace.machine["device"] = f"XLA on {os.environ.get('PJRT_DEVICE', '?')}"
         return self._count(trace) if self.request.mode == "count" else self._values(trace)

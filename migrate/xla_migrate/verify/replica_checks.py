@@ -216,7 +216,8 @@ def _why_different(run: Run, number: int, steps: list[Step]) -> str:
 
 
 def _samples(run: Run) -> Iterator[str]:
-    yield from sample_problems(run.replicas, run.native)
+    failed = any(trace.failure for trace in run.replicas)  # what is missing then says nothing
+    yield from sample_problems(run.replicas, () if failed else run.native)
 
 
 def _shuffling(run: Run) -> Iterator[str]:

@@ -29,6 +29,8 @@ def record_replicas(
     Each has a seed of its own, as processes have that nobody seeds: weights that are neither seeded
     nor broadcast by the script differ. ``options`` are fields of a request: ``argv``, ``timeout``...
     """
+    if options.get("mode", "values") != "values":
+        raise ValueError("executions are counted in a run of one replica")
     with tempfile.TemporaryDirectory(prefix="replicas-") as directory:
         place = Path(directory)
         requests = [

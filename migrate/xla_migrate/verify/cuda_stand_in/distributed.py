@@ -19,27 +19,35 @@ import torch.multiprocessing
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from xla_migrate.verify.calls import Calls
+from xla_migrate.verify.cuda_stand_in.cuda_module import NAME
 from xla_migrate.verify.measure import unwatched
-from xla_migrate.verify.replicas.calls import Calls
 
 SUM, AVERAGE = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 
 
 def backend(asked: str, init_method: str) -> str:
     """The backend in the place of the one that was asked for."""
-    return "gloo"
+    return asked if _has_cuda() else "gloo"
+
+
+def _has_cuda() -> bool:
+    """Whether this machine really has a CUDA device: then only the start of the ranks is replaced."""
+    return bool(torch.cuda.get_device_name(0) != NAME)
 
 
 def install(rank: int, world: int, calls: Calls) -> None:
-    """Patch torch for the rest of the process."""
-    _count_devices(rank, world)
+    """Patch torch for the rest of the process, after the stand-in for one device."""
     _start_here(rank, world)
+    if _has_cuda():
+        return
+    _count_devices(world)
     _wrap_models(calls)
     _synchronise_norms()
     _fit_to_gloo()
 
 
-def _count_devices(rank: int, world: int) -> None:
+def _count_devices(world: int) -> None:
     """One device a rank, as the script sees them: the one it has chosen is its current one."""
     chosen = [0]
 

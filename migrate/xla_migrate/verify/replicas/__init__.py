@@ -4,7 +4,7 @@ torch_xla's replicas on a CPU are threads of one process whose collectives wait 
 different names, for ever. Here each replica has its own XLA client of one device, and what passes
 between replicas goes through the host, over gloo: ``meeting`` carries it, and finds out who does
 not come; ``functions`` puts it in the place of ``xm``'s functions; ``launching`` starts replicas
-where the script starts them. ``calls``, ``files`` and ``gradients`` note what is to be checked.
+where the script starts them. ``files`` and ``gradients`` note what is to be checked.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from xla_migrate.verify.replicas.calls import Calls
+from xla_migrate.verify.calls import Calls
 from xla_migrate.verify.replicas.gradients import Reductions
 from xla_migrate.verify.replicas.meeting import Announcement, Meeting
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 DIGEST, LENGTH, TEXT = 16, 8, 488
+PATIENCE = 0.9
 ENDED = b"the end".ljust(DIGEST)
 
 
@@ -53,13 +55,15 @@ class Announcement:
 class Meeting:
     """All replicas of a run, joined by a file (``rendezvous``) that none of them has used before.
 
-    Nobody waits longer than ``timeout`` seconds for the others.
+    ``timeout`` is that of the run, in seconds: nobody waits so long for the others that no time is
+    left to say so.
     """
 
     def __init__(self, rank: int, world: int, rendezvous: str, timeout: float) -> None:
         if os.path.exists("/sys/class/net/lo"):  # host names cannot be looked up everywhere
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.rank, self.world, self.timeout = rank, world, timeout
+        self.deadline = time.monotonic() + PATIENCE * timeout
         distributed: Any = dist
         self.store: Any = distributed.FileStore(rendezvous, world)
         self.broken: ReplicaError | None = None
@@ -108,13 +112,15 @@ class Meeting:
         self, mine: torch.Tensor, group: tuple[int, ...], announcement: Announcement
     ) -> list[bytes]:
         received = [torch.empty_like(mine) for _ in group]
+        distributed: Any = dist.distributed_c10d
+        options = distributed.AllgatherOptions()
+        options.timeout = timedelta(seconds=max(self.deadline - time.monotonic(), 0.1))
         try:
-            self._group(group).allgather([received], [mine]).wait()
+            self._group(group).allgather([received], [mine], options).wait()
         except RuntimeError as error:
-            raise ReplicaError(
-                f"replica {self.rank} {announcement.text}; another one has gone, "
-                f"or did not come within {self.timeout:g} s ({str(error).splitlines()[0]})"
-            ) from error
+            late = "time" in str(error).lower()
+            other = "another one does not come" if late else "another one has gone"
+            raise ReplicaError(f"replica {self.rank} {announcement.text}; {other}") from error
         return [one.numpy().tobytes() for one in received]
 
     def _compare(self, said: list[bytes], group: tuple[int, ...]) -> None:

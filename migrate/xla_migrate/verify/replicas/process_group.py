@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from xla_migrate.verify.replicas.calls import Calls
+from xla_migrate.verify.calls import Calls
 from xla_migrate.verify.replicas.meeting import silent
 
 FUNCTIONS = (

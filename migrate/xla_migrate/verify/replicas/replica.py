@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from xla_migrate.verify.calls import Calls
 from xla_migrate.verify.replicas import process_group
-from xla_migrate.verify.replicas.calls import Calls
 from xla_migrate.verify.replicas.files import WrittenFiles
 from xla_migrate.verify.replicas.functions import Carrier
 from xla_migrate.verify.replicas.gradients import Reductions

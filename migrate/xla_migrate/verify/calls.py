@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from xla_migrate.verify.reads import where
 from xla_migrate.verify.trace import Collective
+
+OUTSIDE = "outside the script"
 
 
 class Calls:
@@ -31,7 +33,7 @@ class Calls:
         if inside is not None:
             yield inside
             return
-        place, before = where(self.root), self.steps()
+        place, before = where(self.root).replace(OUTSIDE, ""), self.steps()
         self._now.text = f"calls {name} at {place}" if place else f"calls {name}"
         self._now.elements = elements
         try:
@@ -60,14 +62,3 @@ class Calls:
 
         for owner in owners:
             setattr(owner, name, noted)
-
-
-def where(root: Path) -> str:
-    """``train.py:42``: the innermost line below ``root`` that is being executed, empty if none is."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(root) and "site-packages" not in path.parts:
-            return f"{path.relative_to(root).as_posix()}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
