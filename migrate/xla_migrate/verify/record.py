@@ -116,7 +116,10 @@ class _Native:
         if request.rng == "host":
             randomness.install()
         recorder = Recorder(
-            draws=lambda: randomness.draws, progress=_progress(request), limit=request.steps
+            draws=lambda: randomness.draws,
+            progress=_progress(request),
+            limit=request.steps,
+            perturb=request.perturb,
         )
         recorder.install()
         failure = _finished(self.replica, run_script(Path(request.script), request.argv))
