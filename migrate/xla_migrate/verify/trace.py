@@ -177,6 +177,9 @@ class Trace:
     samples: list[Sample] = field(default_factory=list)
     reads: list[HostRead] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
+    reductions: list[list[int]] = field(default_factory=list)
+    """Of a replica on XLA, by step: the fewest and the most times that one of the gradients it used
+    was reduced over the replicas, empty for a step that used none."""
     files: dict[str, int] = field(default_factory=dict)
     failure: Failure | None = None
     stopped: bool = False
