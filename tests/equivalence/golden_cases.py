@@ -23,6 +23,7 @@ class Case:
     ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
     ``loss_bound``         another bound than that of the dtype, for losses
     ``parameter_bound``    the same for final parameters
+    ``evaluation_bound``   the same for what modules return without gradients
     ``ignore_parameters``  parameters without a gradient but rounding, as ``optimizer.position``
     ``iterations``         iterations of all loops, where neither loaders nor optimizer steps tell
     ``execution_slack``    executions allowed beyond the iterations (3)
@@ -48,6 +49,7 @@ def read_case(directory: Path) -> Case | None:
     if not settings.get("runnable"):
         return None
     usual = BOUNDS[settings["dtype"]]
+    loss = settings.get("loss_bound", usual.loss)
     limits = {
         name: settings[name]
         for name in ("iterations", "execution_slack", "compile_slack")
@@ -57,8 +59,9 @@ def read_case(directory: Path) -> Case | None:
         name=directory.name,
         native=directory / "native.py",
         bounds=Bounds(
-            loss=settings.get("loss_bound", usual.loss),
+            loss=loss,
             parameters=settings.get("parameter_bound", usual.parameters),
+            evaluation=settings.get("evaluation_bound", loss * usual.evaluation) / loss,
         ),
         limits=Limits(**limits),
         argv=settings.get("argv", []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -70,17 +71,24 @@ def _learning_rate(divergence: Divergence, native: Trace, migrated: Trace) -> st
 
 
 def _gradient_norm(divergence: Divergence, native: Trace, migrated: Trace) -> str:
+    times = _times(divergence)
+    if times:
+        return (
+            f"the gradients are {times}: an unscaling, a reduction, or a division by the number of"
+            " micro-batches or replicas is missing, comes too late, or is done twice"
+        )
+    return _noise(divergence, native, migrated)
+
+
+def _times(divergence: Divergence) -> str:
+    """``8 times larger`` where one value is a whole multiple of the other."""
     one, other = divergence.native, divergence.migrated
     if not isinstance(one, float) or not isinstance(other, float) or not one or not other:
         return ""
-    ratio = other / one
-    for factor, word in ((ratio, "larger"), (1 / ratio, "smaller")):
-        if round(factor) > 1 and abs(factor / round(factor) - 1) < ALIKE:
-            return (
-                f"the gradients are {round(factor)} times {word}: a division by the number of micro-batches"
-                " or replicas, an unscaling, or a reduction is missing or is done twice"
-            )
-    return _noise(divergence, native, migrated)
+    for factor, word in ((other / one, "larger"), (one / other, "smaller")):
+        if math.isfinite(factor) and round(factor) > 1 and abs(factor / round(factor) - 1) < ALIKE:
+            return f"{round(factor)} times {word}"
+    return ""
 
 
 def _noise(divergence: Divergence, native: Trace, migrated: Trace) -> str:
@@ -98,7 +106,7 @@ def _tied(divergence: Divergence, native: Trace, migrated: Trace) -> str:
 
 
 def _batch(divergence: Divergence, native: Trace, migrated: Trace) -> str:
-    if _repeats(migrated) and not _repeats(native):
+    if _repeating(migrated) - _repeating(native):
         return (
             "each pass over the data has the same order: the sampler's set_epoch is not called, or the"
             " loader no longer shuffles"
@@ -109,14 +117,13 @@ def _batch(divergence: Divergence, native: Trace, migrated: Trace) -> str:
     return "other samples are loaded: another dataset, sampler or batch size"
 
 
-def _repeats(trace: Trace) -> bool:
-    """Whether some loader gives the same samples in the same order in its first two passes."""
+def _repeating(trace: Trace) -> set[int]:
+    """The loaders that give the same samples in the same order in their first two passes."""
     passes: dict[tuple[int, int], list[object]] = {}
     for batch in trace.loaded:
         passes.setdefault((batch.loader, batch.epoch), []).append(batch.samples or batch.digest)
-    return any(
-        passes[loader, 0] == found for (loader, number), found in passes.items() if number == 1
-    )
+    seconds = ((loader, found) for (loader, number), found in passes.items() if number == 1)
+    return {loader for loader, found in seconds if passes.get((loader, 0)) == found}
 
 
 def _samples(trace: Trace) -> list[int]:
@@ -139,6 +146,8 @@ def _smaller(batches: list[Batch]) -> bool:
 
 
 def _loss(divergence: Divergence, native: Trace, migrated: Trace) -> str:
+    if times := _times(divergence):
+        return f"the loss is {times}: it is still scaled, or divided by another number"
     return _noise(divergence, native, migrated)
 
 

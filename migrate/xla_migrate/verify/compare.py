@@ -295,6 +295,17 @@ def _final(pair: Pair, name: str, one: Array, other: Array, floor: float) -> Div
     return Divergence(kind, where, *norms, 0.0 if np.array_equal(one, other) else difference, bound, name)
 
 
+def _buffers(pair: Pair) -> Iterator[Found]:
+    """What modules hold beside the parameters of optimizers. The running variance of a BatchNorm is left
+    out: torch_xla computes it otherwise, and an evaluation shows where that matters."""
+    held = {name for names in pair.native.names for name in names}
+    for ones, others in zip(pair.native.modules, pair.migrated.modules, strict=False):
+        floor = SMALL * max((_rms(one) for one in ones.values()), default=0.0)
+        for name, one in ones.items():
+            if name in others and name not in held and not name.endswith("running_var"):
+                yield Place(LATE, PARAMETER), _final(pair, name, one, others[name], floor)
+
+
 def _rms(array: Array) -> float:
     return norm(array) / math.sqrt(max(array.size, 1))
 
@@ -375,6 +386,6 @@ def _files(pair: Pair) -> Iterator[Found]:
 
 Quantity = Callable[[Pair], Iterator[Found]]
 QUANTITIES: tuple[Quantity, ...] = (
-    _losses, _step_sequence, _step_order, _counts, _learning_rates, _gradients, _unreached,
-    _parameters_by_step, _final_parameters, _ties, _batches, _evaluations, _files,
+    _ties, _losses, _step_sequence, _step_order, _counts, _learning_rates, _gradients, _unreached,
+    _parameters_by_step, _final_parameters, _buffers, _batches, _evaluations, _files,
 )  # fmt: skip

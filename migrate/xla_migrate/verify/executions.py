@@ -74,7 +74,7 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
     elif executions > iterations + limits.execution_slack:
         problems.append(
             f"{executions} executions for {iterations} iterations (at most {limits.execution_slack} more are"
-            f" allowed): {_culprit(counted)}"
+            f" allowed): {_culprit(counted, executions - iterations)}"
         )
     late = compilations_in_second_half(counted)
     if late > limits.compile_slack:
@@ -84,16 +84,15 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
     return problems
 
 
-def _culprit(counted: Trace) -> str:
+def _culprit(counted: Trace, excess: int) -> str:
     """Where executions beyond one an iteration come from."""
-    computing = [read for read in counted.reads if read.executions]
-    if computing:
-        worst = max(computing, key=lambda read: read.executions)
+    worst = max(counted.reads, key=lambda read: read.executions, default=None)
+    if worst is not None and worst.executions > excess / 3:
         return f"{_told(worst)}, and makes the device compute {worst.executions} times"
-    last = counted.samples[-1]
-    if last.fallbacks:
-        name, count = max(last.fallbacks.items(), key=lambda item: item[1])
-        return f"{name} is computed by the CPU {count} times"
+    fallbacks = counted.samples[-1].fallbacks
+    name = max(fallbacks, key=lambda name: fallbacks[name], default="")
+    if name and fallbacks[name] > excess / 3:
+        return f"{name} is computed by the CPU {fallbacks[name]} times"
     return "an iteration has more than one barrier"
 
 

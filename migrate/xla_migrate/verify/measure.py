@@ -69,6 +69,14 @@ def mean_square(output: object) -> tuple[torch.Tensor, int] | None:
     return None
 
 
+@untouched
+def perturb(parameter: torch.Tensor, size: float) -> None:
+    """Change every element by a relative ``size`` or less, in a fixed pattern."""
+    if parameter.is_floating_point():
+        pattern = weights(parameter.numel(), str(parameter.device)).reshape(parameter.shape) / 5
+        parameter.mul_((1 + size * pattern).to(parameter.dtype))
+
+
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """A float32 tensor without graph: the values of a sparse one, both parts of a complex one."""
     value = tensor.detach()

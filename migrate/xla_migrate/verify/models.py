@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from xla_migrate.verify import measure
 from xla_migrate.verify.hooks import after
 
 WRAPPER = "module."
@@ -18,10 +19,12 @@ class Models:
     """Notes every optimizer and module as it is made.
 
     ``outermost`` are the modules that hold an optimizer's parameters and are part of no other such
-    module, in the order in which optimizers asked for them.
+    module, in the order in which optimizers asked for them. Every parameter of a new optimizer is
+    changed by the relative size ``perturb``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, perturb: float = 0.0) -> None:
+        self.perturb = perturb
         self.optimizers: list[torch.optim.Optimizer] = []
         self.outermost: list[torch.nn.Module] = []
         self._ids: set[int] = set()
@@ -46,6 +49,18 @@ class Models:
         owners = [m for m in alive if any(id(parameter) in wanted for parameter in m.parameters())]
         inner = {id(child) for owner in owners for child in owner.modules() if child is not owner}
         self.outermost += [m for m in owners if id(m) not in inner | self._ids]
+        self._ids |= {id(module) for module in self.outermost}
+        if self.perturb:
+            for parameter in parameters_of(optimizer):
+                measure.perturb(parameter, self.perturb)
+
+    def adopt_all(self) -> None:
+        """Take every module with parameters for outermost that is part of no other: a script without an
+        optimizer has its own way to change them."""
+        made = (ref() for ref in self._all)
+        alive = [m for m in made if m is not None and next(m.parameters(), None) is not None]
+        inner = {id(child) for owner in alive for child in owner.modules() if child is not owner}
+        self.outermost += [m for m in alive if id(m) not in inner]
         self._ids |= {id(module) for module in self.outermost}
 
     def state_of(self, module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:

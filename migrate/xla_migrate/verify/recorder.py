@@ -42,7 +42,7 @@ class Recorder:
 
     With ``values=False`` only the events and their order are kept, and no handle on a tensor.
     ``draws`` counts the random operators so far; ``progress`` is called with the number of steps;
-    ``limit`` steps end the script.
+    ``limit`` steps end the script; ``perturb`` is the relative change of initial parameters.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Recorder:
         draws: Callable[[], int] = lambda: 0,
         progress: Callable[[int], None] | None = None,
         limit: int | None = None,
+        perturb: float = 0.0,
     ) -> None:
         self.values, self.limit, self.draws = values, limit, draws
         self.observe = observe or (lambda event: None)
@@ -60,7 +61,7 @@ class Recorder:
         self.dtype = "float32"
         self.losses: list[torch.Tensor | None] = []
         self.steps: list[Step] = []
-        self.models = Models()
+        self.models = Models(perturb)
         self.loading = Loading(lambda: self.backwards, values)
         self.order: list[str] = []
         self._handles: list[tuple[list[int], Any, Any, Any]] = []
@@ -97,6 +98,8 @@ class Recorder:
     def _loss_given(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
         roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self.backwards += len(roots)
+        if self.backwards == 1 and not self.models.optimizers:
+            self.models.adopt_all()
         self.order.append("backward")
         if self.values:
             self.losses += [_handle(root) for root in roots]

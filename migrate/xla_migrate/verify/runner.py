@@ -77,13 +77,24 @@ class Runner:
             status = self._ask(request)
             return _collect(request, Path(directory), status)
 
+    def record_all(self, requests: list[Request]) -> list[Trace]:
+        """Run requests of one side at once, in processes that may wait for each other."""
+        statuses = self._reply_to(requests[0].side, [asdict(request) for request in requests])
+        return [
+            _collect(request, Path(request.out), status)
+            for request, status in zip(requests, statuses, strict=True)
+        ]
+
     def _ask(self, request: Request) -> int | None:
-        server = self._servers.get(request.side)
-        if server is None:
-            server = self._servers[request.side] = _start(request.side)
-        print(json.dumps(asdict(request)), file=_input_of(server), flush=True)
-        status: int | None = _reply(server)["status"]
+        status: int | None = self._reply_to(request.side, asdict(request))
         return status
+
+    def _reply_to(self, side: str, asked: object) -> Any:
+        server = self._servers.get(side)
+        if server is None:
+            server = self._servers[side] = _start(side)
+        print(json.dumps(asked), file=_input_of(server), flush=True)
+        return _reply(server)["status"]
 
 
 def _collect(request: Request, directory: Path, status: int | None) -> Trace:
