@@ -138,6 +138,7 @@ def test_compilations_in_words(performance: Performance, expected: str) -> None:
 
 def test_uneven_executions_are_told_as_such() -> None:
     performance = Performance(5, 8, [1, 1, 1, 5], [1, 0, 0, 0], 1)
+    assert facts.all_executions(performance) == "8 in all for 5 iterations"
     assert facts.executions(performance) == "1 in 3 of 4 steps, 1 to 5 (8 in all for 5 iterations)"
 
 

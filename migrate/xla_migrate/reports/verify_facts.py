@@ -111,9 +111,13 @@ def settled(performance: Performance) -> str:
     return "compilations grew to the end"
 
 
+def all_executions(performance: Performance) -> str:
+    return f"{performance.executions:,} in all for {count(performance.iterations, 'iteration')}"
+
+
 def executions(performance: Performance) -> str:
     """How often the device computed in a step, and in all."""
-    total = f"{performance.executions:,} in all for {count(performance.iterations, 'iteration')}"
+    total = all_executions(performance)
     found = Counter(performance.executions_by_step)
     if not found:
         return total

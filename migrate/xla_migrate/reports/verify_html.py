@@ -117,8 +117,8 @@ def _figures(verdict: Verdict, found: list[Drift]) -> Iterator[tuple[str, str, s
     if verdict.floor is not None:
         yield "Rounding alone", facts.relative(verdict.floor), "between two native runs"
     if performance is not None and performance.executions_by_step:
-        text, _, detail = facts.executions(performance).partition(" ")
-        yield "Executions a step", text, detail.strip("()")
+        usual = facts.executions(performance).partition(" ")[0]
+        yield "Executions a step", usual, facts.all_executions(performance)
         settled = "at the end" if performance.settled is None else f"step {performance.settled:,}"
         yield "Last compilation", settled if any(performance.compilations_by_step) else "none", ""
 
