@@ -81,7 +81,7 @@ class Planned:
         return self._site(start, end, _filled(template, (node, *parts), bare=node), wraps=True)
 
     def remove(self, statement: cst.CSTNode) -> Planned:
-        """Take out a statement (with its line, its comment stays) or one small statement of a line."""
+        """Take out a statement (with its line) or one small statement of a line."""
         self._claim(statement)
         start, end, keep = self.plan.extent(statement)
         return self._site(start, end, lambda render: keep, removes=statement)
@@ -258,7 +258,7 @@ class Plan:
         return _indentation(self.index, statement)
 
     def extent(self, statement: cst.CSTNode) -> tuple[int, int, str]:
-        """What goes when a statement goes: start, end and the text to leave (its trailing comment)."""
+        """What goes when a statement goes: start, end and the text to leave."""
         line = self.index.parent(statement)
         if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
             if len(line.body) > 1:
@@ -279,28 +279,10 @@ class Plan:
 
 
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
-    """Start and end of the lines of a statement, and its comments as lines of their own."""
+    """Start and end of the lines of a statement, and the text to leave: none."""
     source = index.source
     start, end = source.offsets(statement)
-    first, last = source.line_start(start), source.line_end(end)
-    remarks = _comments(index, statement) if "#" in source.text[start:end] else []
-    rest = source.text[end:last].strip()
-    remarks += [rest] if rest.startswith("#") else []
-    indent = _indentation(index, statement)
-    return first, last, "".join(f"{indent}{remark}{source.newline}" for remark in remarks)
-
-
-def _comments(index: ModuleIndex, statement: cst.CSTNode) -> list[str]:
-    """The comments inside a statement: not those above it, nor the one behind it."""
-    start, end = index.source.offsets(statement)
-    found: list[tuple[int, str]] = []
-    stack: list[cst.CSTNode] = [statement]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, cst.Comment) and start <= index.source.offsets(node)[0] < end:
-            found.append((index.source.offsets(node)[0], node.value))
-        stack.extend(node.children)
-    return [remark for _, remark in sorted(found)]
+    return source.line_start(start), source.line_end(end), ""
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

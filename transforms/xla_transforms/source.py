@@ -17,6 +17,7 @@ from functools import cached_property
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
+from xla_transforms.comments import comments
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Span
 
@@ -113,6 +114,15 @@ class Source:
     def code(self, node: cst.CSTNode) -> str:
         start, end = self.offsets(node)
         return self.text[start:end]
+
+    @cached_property
+    def _comments(self) -> list[tuple[int, str]]:
+        return comments(self.text)
+
+    def comments_between(self, start: int, end: int) -> list[str]:
+        """The comments that start in a piece of the text, in their order."""
+        first = bisect.bisect_left(self._comments, (start, ""))
+        return [comment for _, comment in self._comments[first : bisect.bisect_left(self._comments, (end, ""))]]
 
     @cached_property
     def _line_starts(self) -> list[int]:
