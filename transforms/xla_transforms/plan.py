@@ -131,8 +131,7 @@ class Planned:
         """Write whole lines for the lines from statement ``first`` to ``last`` of one block."""
         source = self.plan.index.source
         start = source.line_start(self.plan.offsets(first)[0])
-        end = source.line_end(self.plan.offsets(last)[1])
-        return self._site(start, end, write)
+        return self._site(start, source.lines_end(last), write)
 
     def before(self, statement: cst.CSTNode, *lines: str) -> Planned:
         """Insert lines above a statement, at its indentation (below its own comments)."""
@@ -141,7 +140,7 @@ class Planned:
 
     def after(self, statement: cst.CSTNode, *lines: str) -> Planned:
         """Insert lines below a statement, at its indentation."""
-        end = self.plan.index.source.line_end(self.plan.offsets(statement)[1])
+        end = self.plan.index.source.lines_end(statement)
         indent = self.plan.indentation(statement)
         return self._insert(end, indent, lines, rank=-len(indent.expandtabs()))
 
@@ -281,8 +280,7 @@ class Plan:
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
     """Start and end of the lines of a statement, and the text to leave: none."""
     source = index.source
-    start, end = source.offsets(statement)
-    return source.line_start(start), source.line_end(end), ""
+    return source.line_start(source.offsets(statement)[0]), source.lines_end(statement), ""
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

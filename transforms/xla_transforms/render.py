@@ -88,7 +88,8 @@ class Renderer:
         text = self.source.text
         while text[offset] in " \t\f":
             offset += 1
-        start = self.source.offsets(self.index.statement_at(offset))[0]
+        statement = self.index.statement_at(offset)
+        start = self.source.offsets(statement)[0] if statement is not None else offset
         line = self.source.line_start(start)
         return line, text[line:start]
 

@@ -172,21 +172,21 @@ class ModuleIndex:
         kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
         return next((a for a in self.ancestors(node) if isinstance(a, kinds)), None)
 
-    def statement_at(self, offset: int) -> cst.CSTNode:
-        """The innermost statement on lines of its own that starts at or before an offset and reaches it.
+    def statement_at(self, offset: int) -> cst.CSTNode | None:
+        """The innermost statement on lines of its own that holds an offset.
 
         An ``elif`` is a part of its ``if``; decorators are a part of what they decorate.
         """
-        found: cst.CSTNode = self.source.module
+        found: cst.CSTNode | None = None
         inside: Sequence[cst.CSTNode] = self.source.module.body
-        while True:
+        while inside:
             starts = [self.source.offsets(next(iter(getattr(s, "decorators", ())), s))[0] for s in inside]
             position = bisect.bisect_right(starts, offset) - 1
-            if position < 0:
-                return found
+            if position < 0 or self.source.offsets(inside[position])[1] <= offset:
+                break
             found = inside[position]
-            reached = offset < self.source.offsets(found)[1]
-            inside = [s for block in blocks_of(found) for s in block.body] if reached else []
+            inside = [s for block in blocks_of(found) for s in block.body]
+        return found
 
     @cached_property
     def uses(self) -> dict[tuple[object, str], set[str]]:

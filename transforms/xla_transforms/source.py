@@ -155,6 +155,29 @@ class Source:
         index = bisect.bisect_right(self._line_starts, offset)
         return self._line_starts[index] if index < len(self._line_starts) else len(self.text)
 
+    def lines_end(self, statement: cst.CSTNode) -> int:
+        """Offset behind the lines of a statement, the comments that end its last block among them."""
+        start, end = self.offsets(statement)
+        behind = self.line_end(end)
+        compound = isinstance(statement, cst.BaseCompoundStatement)
+        return self.comments_end(behind, _width(self.text[self.line_start(start) : start])) if compound else behind
+
+    def comments_end(self, offset: int, width: int) -> int:
+        """Offset behind the comment lines from a line's start on that are indented by more than ``width``."""
+        found = position = offset
+        while position < len(self.text):
+            behind = self.line_end(position)
+            line = self.text[position:behind]
+            if line.strip() and not (line.lstrip().startswith("#") and _width(line) > width):
+                break
+            position = behind
+            found = behind if line.strip() else found
+        return found
+
+
+def _width(line: str) -> int:
+    return len(line.expandtabs()) - len(line.expandtabs().lstrip())
+
 
 class _Alignment:
     """Maps offsets of libcst's print to offsets of the text it came from.
