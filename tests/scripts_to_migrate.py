@@ -173,7 +173,8 @@ def _marked(draw: Callable[..., str], lines: list[str]) -> tuple[list[str], list
         choosing = line.strip() in _CHOICE  # a branch that CUDA decides may go, its comments stay
         choice = draw(st.integers(0, 9)) if open_brackets == 0 and line.strip() else 9
         indent = line[: len(line) - len(line.lstrip())]
-        if choice == 0 and not choosing and not line.lstrip().startswith(("else", ")", '"""', "import", "from")):
+        fixed = choosing or line.lstrip().startswith(("else", ")", '"""', "import", "from"))
+        if choice == 0 and not fixed:
             markers.append(f"{indent}marker_{number}  =  {number}  {draw(st.sampled_from(REMARKS))}")
             found.append(markers[-1])
         if choice == 2 and not line.lstrip().startswith((")", '"""')):

@@ -20,8 +20,8 @@ def test_comments_of_what_stays_are_not_touched() -> None:
 
 def test_a_comment_that_is_kept_is_not_said_twice() -> None:
     check_transformed(
-        HEAD + "# the device\nx = f(  # one\n    torch.zeros(1).cuda(),  # two\n)  # three\n",
-        DEVICE + "# the device\nx = f(  # one\n    torch.zeros(1).to(torch_xla.device()),  # two\n)  # three\n",
+        HEAD + "# a\nx = f(  # one\n    torch.zeros(1).cuda(),  # two\n)  # three\n",
+        DEVICE + "# a\nx = f(  # one\n    torch.zeros(1).to(torch_xla.device()),  # two\n)  # three\n",
     )
 
 
@@ -143,8 +143,8 @@ print(1)
 
 def test_a_guard_of_nothing_leaves_all_its_comments() -> None:
     check_transformed(
-        HEAD + "if verbose:  # now and then\n    # tidy\n    torch.cuda.empty_cache()  # free memory\n    # done\nb()\n",
-        HEAD + "# now and then\n# tidy\n# free memory\n# done\nb()\n",
+        HEAD + "if verbose:  # at times\n    # tidy\n    torch.cuda.empty_cache()  # free\n    # done\nb()\n",
+        HEAD + "# at times\n# tidy\n# free\n# done\nb()\n",
     )
 
 
@@ -198,7 +198,8 @@ def test_a_removed_import_leaves_its_comment() -> None:
 
 
 def test_tabs_and_carriage_returns() -> None:
-    code = "import torch\r\nif a:\r\n\tif torch.cuda.is_available():\r\n\t\tb()\r\n\telse:\r\n\t\tc()  # slow\r\n"
+    code = "import torch\r\nif a:"
+    code += "\r\n\tif torch.cuda.is_available():\r\n\t\tb()\r\n\telse:\r\n\t\tc()  # slow\r\n"
     check_transformed(code, "import torch\r\nif a:\r\n\t# slow\r\n\tb()\r\n")
 
 
@@ -207,7 +208,7 @@ def test_tabs_and_carriage_returns() -> None:
 
 def test_what_is_said_to_a_tool_goes_with_its_line() -> None:
     check_transformed(
-        HEAD + "torch.cuda.empty_cache()  # type: ignore[attr]\ntorch.cuda.empty_cache()  # noqa: E501\na()\n",
+        HEAD + "torch.cuda.empty_cache()  # type: ignore[attr]\ntorch.cuda.empty_cache()  # noqa\na()\n",
         HEAD + "a()\n",
     )
 
@@ -220,7 +221,7 @@ def test_what_is_said_to_a_tool_stays_with_a_line_that_stays() -> None:
 
 
 def test_which_comments_are_pragmas() -> None:
-    for comment in ("# noqa", "#noqa: E501", "# type: ignore", "# pylint: disable=x", "# fmt: skip", "# pragma: no cover"):
+    for comment in ("# noqa", "#noqa: E1", "# type: ignore", "# pylint: x", "# fmt: skip", "# pragma: x"):
         assert is_pragma(comment)
     for comment in ("# types of x", "# see noqa", "# pragma", "# format: x", "#!bang"):
         assert not is_pragma(comment)

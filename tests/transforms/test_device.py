@@ -4,6 +4,7 @@ import pytest
 from transforms.helpers import check_noop, check_transformed, findings, migrate
 
 DEVICE = (
+    "several_devices",
     "device",
     "device_types",
     "device_moves",

@@ -14,7 +14,9 @@ LITERAL_OR_COMMENT = re.compile(
     r"|\#[^\r\n]*"
 )
 # Said to a tool about the code of one line: wrong, or for the whole file, on a line of its own.
-_PRAGMA = re.compile(r"#\s*(?:noqa|nosec|type:|(?:pylint|pyright|mypy|ruff|pragma|fmt|yapf|isort):)", re.IGNORECASE)
+_PRAGMA = re.compile(
+    r"#\s*(?:noqa|nosec|type:|(?:pylint|pyright|mypy|ruff|pragma|fmt|yapf|isort):)", re.IGNORECASE
+)
 
 
 def comments(text: str) -> list[tuple[int, str]]:

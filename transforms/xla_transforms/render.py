@@ -84,7 +84,7 @@ class Renderer:
         return sorted([*edits, *added], key=lambda e: (e.start, e.end > e.start)) if added else edits
 
     def _head(self, offset: int) -> tuple[int, str]:
-        """Where the line starts on which the innermost statement around an offset begins, and its indentation."""
+        """Where the first line of the innermost statement around an offset starts, and its indentation."""
         text = self.source.text
         while text[offset] in " \t\f":
             offset += 1

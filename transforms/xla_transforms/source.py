@@ -121,8 +121,8 @@ class Source:
 
     def comments_between(self, start: int, end: int) -> list[str]:
         """The comments that start in a piece of the text, in their order."""
-        first = bisect.bisect_left(self._comments, (start, ""))
-        return [comment for _, comment in self._comments[first : bisect.bisect_left(self._comments, (end, ""))]]
+        first, last = (bisect.bisect_left(self._comments, (offset, "")) for offset in (start, end))
+        return [comment for _, comment in self._comments[first:last]]
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -159,8 +159,9 @@ class Source:
         """Offset behind the lines of a statement, the comments that end its last block among them."""
         start, end = self.offsets(statement)
         behind = self.line_end(end)
-        compound = isinstance(statement, cst.BaseCompoundStatement)
-        return self.comments_end(behind, _width(self.text[self.line_start(start) : start])) if compound else behind
+        if not isinstance(statement, cst.BaseCompoundStatement):
+            return behind
+        return self.comments_end(behind, _width(self.text[self.line_start(start) : start]))
 
     def comments_end(self, offset: int, width: int) -> int:
         """Offset behind the comment lines from a line's start on that are indented by more than ``width``."""

@@ -39,6 +39,7 @@ from xla_transforms.passes import (
     pinned_memory,
     ragged_batches,
     seeds,
+    several_devices,
     step_closures,
     steps,
     streams,
@@ -49,6 +50,7 @@ from xla_transforms.passes import (
 )
 
 PASSES: tuple[ModuleType, ...] = (
+    several_devices,
     loaders,
     transfers,
     device,

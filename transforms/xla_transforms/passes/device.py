@@ -12,7 +12,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import KEEPERS, Use, Uses, is_word, reads, words
-from xla_transforms.placing import VARIABLE, device_here, several_devices
+from xla_transforms.placing import VARIABLE, device_here
 from xla_transforms.roles import Kind
 from xla_transforms.tree import has_star, value_of
 
@@ -35,14 +35,6 @@ LEFT = Rule(
     "What receives it may raise without CUDA or silently take the CPU.",
     Severity.WARNING,
 )
-SEVERAL = Rule(
-    "XLA191",
-    "several-devices",
-    "The script computes on several GPUs by name; its devices are left as they are.",
-    "One XLA process has one device; a model split over cuda:0 and cuda:1 has no counterpart "
-    "(pytorch/xla guide: one process for each device).",
-    Severity.ERROR,
-)
 OUTSIDE = Rule(
     "XLA192",
     "device-from-outside",
@@ -50,7 +42,7 @@ OUTSIDE = Rule(
     'Where a configuration says "cuda", it has to say "xla" from now on.',
     Severity.WARNING,
 )
-RULES = (NAME, WORD, VARIABLE, LEFT, SEVERAL, OUTSIDE)
+RULES = (NAME, WORD, VARIABLE, LEFT, OUTSIDE)
 
 _CONSTRUCTOR = "torch.device"
 _ACCELERATOR = "torch.accelerator.current_accelerator"
@@ -61,12 +53,6 @@ _SHOWS = frozenset(
 
 def run(context: Context) -> None:
     if not context.uses_cuda:
-        return
-    several = several_devices(context)
-    for node in several:
-        advice = "choose one device, or split the model with torch_xla.distributed.spmd"
-        context.plan.report(SEVERAL, node, "one of several GPUs that the script names", advice)
-    if several:
         return
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
