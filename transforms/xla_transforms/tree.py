@@ -155,6 +155,15 @@ def body_of(statement: cst.CSTNode) -> list[cst.CSTNode]:
     return list(body) if isinstance(body, (tuple, list)) else []
 
 
+def numbers_device(node: cst.CSTNode | None) -> bool:
+    """Whether a string may put a number behind a device: ``f"{device_type}:{rank}"``."""
+    parts = node.parts if isinstance(node, cst.FormattedString) else ()
+    if len(parts) not in (2, 3) or not isinstance(parts[0], cst.FormattedStringExpression):
+        return False
+    text = parts[1].value if isinstance(parts[1], cst.FormattedStringText) else ""
+    return text == ":" if len(parts) == 3 else text[:1] == ":" and text[1:].isdigit()
+
+
 def blocks_of(statement: cst.CSTNode) -> Iterator[cst.IndentedBlock]:
     """The indented blocks of a compound statement: of an ``if`` those of all its ways."""
     for part in children(statement):
