@@ -37,6 +37,7 @@ from xla_transforms.passes import (
     optimizer_order,
     packages,
     pinned_memory,
+    process_groups,
     ragged_batches,
     seeds,
     several_devices,
@@ -86,6 +87,7 @@ PASSES: tuple[ModuleType, ...] = (
     dynamic_shapes,
     ragged_batches,
     packages,
+    process_groups,
     availability,
     leftovers,
 )

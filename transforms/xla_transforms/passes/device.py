@@ -125,7 +125,7 @@ def _joined_string(context: Context, node: cst.FormattedString) -> None:
         return
     device = context.roles.kinds(first.expression) == {Kind.DEVICE}
     if device and context.roles.places(node) == {"cuda"} and context.plan.free(node):
-        change = context.plan.change(NAME, node, "the XLA device is written with its number: its type has none")
+        change = context.plan.change(NAME, node, "an XLA device is written with its number, its type is not")
         change.wrap(first.expression, "{0}.type")
 
 
