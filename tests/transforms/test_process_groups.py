@@ -26,3 +26,8 @@ def test_a_process_group_and_its_wrapper_are_told_and_left() -> None:
 def test_started_processes_are_told() -> None:
     code = "import torch\nimport torch.multiprocessing as mp\n" + GPU + "mp.spawn(main, nprocs=2)\n"
     assert findings(code) == [("XLA131", 4)]
+
+
+def test_a_model_that_processes_share_is_told() -> None:
+    code = "import torch\nmodel = torch.nn.Linear(1, 1).cuda()\nmodel.share_memory()\nx.share_memory()\n"
+    assert findings(code) == [("XLA131", 3)]

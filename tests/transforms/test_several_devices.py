@@ -25,13 +25,13 @@ def test_a_model_on_two_gpus_is_left_with_its_loop_and_its_saves() -> None:
 def test_a_sharded_model_is_left() -> None:
     code = "import torch\nfrom torch.distributed.fsdp import fully_shard\nmodel = fully_shard(net.cuda())\n"
     check_noop(code + LOOP)
-    assert findings(code + LOOP) == [("XLA196", 2)]
+    assert findings(code + LOOP) == [("XLA197", 2)]
 
 
 def test_workers_that_call_one_another_are_left() -> None:
     code = "import torch\nimport torch.distributed.rpc as rpc\nmodel = net.cuda()\n"
     check_noop(code)
-    assert findings(code) == [("XLA196", 2)]
+    assert findings(code) == [("XLA197", 2)]
 
 
 def test_sharding_without_a_gpu_is_not_spoken_of() -> None:
@@ -50,7 +50,7 @@ def test_the_other_modules_of_a_sharded_program_are_left() -> None:
     }
     outcomes = migrate_program(files)
     assert all(outcome.data == files[path] for path, outcome in outcomes.items())
-    assert [f.code for outcome in outcomes.values() for f in outcome.findings] == ["XLA196"]
+    assert [f.code for outcome in outcomes.values() for f in outcome.findings] == ["XLA197"]
 
 
 def test_another_module_that_speaks_of_cuda_says_why_it_is_left() -> None:
@@ -60,7 +60,7 @@ def test_another_module_that_speaks_of_cuda_says_why_it_is_left() -> None:
     }
     outcomes = migrate_program(files)
     assert outcomes["tools.py"].data == files["tools.py"]
-    assert [f.code for f in outcomes["tools.py"].findings] == ["XLA196"]
+    assert [f.code for f in outcomes["tools.py"].findings] == ["XLA197"]
 
 
 def test_an_import_of_a_file_without_gpu_code_leads_to_no_other_file() -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
+from xla_transforms.roles import Kind
 from xla_transforms.statements import live_calls, migrating
+from xla_transforms.tree import method, receiver
 
 LEFT = Rule(
     "XLA131",
@@ -35,3 +37,6 @@ def run(context: Context) -> None:
         if path in _ADVICE:
             name = path.rpartition(".")[2]
             context.plan.report(LEFT, call, f"{name} is for several processes and is left", _ADVICE[path])
+        elif method(call) == "share_memory" and context.roles.may_be(receiver(call), Kind.MODEL):
+            advice = "let each process have a model of its own, and reduce the gradients"
+            context.plan.report(LEFT, call, "processes cannot share what is on an XLA device", advice)

@@ -19,7 +19,7 @@ SEVERAL = Rule(
     Severity.ERROR,
 )
 SHARDED = Rule(
-    "XLA196",
+    "XLA197",
     "sharded-program",
     "The program parts one model among processes; it is left as it is.",
     "FSDP, DTensor, pipelines and torch.distributed.rpc know CUDA and the CPU alone; on XLA a model is "
