@@ -51,6 +51,7 @@ MOVES = (
     "x = x.cuda(non_blocking=True); y = y.cuda()",
     "x, y = [t.to(device) for t in (x, y)]",
     "if torch.cuda.is_available():\n    x, y = x.cuda(), y.cuda()",
+    "x = x.to('cuda' if torch.cuda.is_available()  # the GPU\n    else 'cpu')  # moved",
     "x, y = x.to(\n    device,\n    non_blocking=True,\n), y.to(device)  # moved",
     "seen.append(y.numpy())\nx = x.to(device)",
 )
@@ -107,7 +108,7 @@ _CHOICE = {line.strip() for line in DEVICES[3].split("\n")}
 REMARKS = (
     "# plain", "#no blank", "#:  odd   blanks ",
     "# \u00fcml\u00e4ut and \u4e2d\u6587", "#!bang",
-    "# type: ignore",
+    "# type: ignore", "# noqa: E501",
 )  # fmt: skip
 
 
@@ -164,17 +165,20 @@ def _reindented(line: str, unit: str) -> str:
 
 
 def _marked(draw: Callable[..., str], lines: list[str]) -> tuple[list[str], list[str]]:
-    """Lines of no meaning between the others, and remarks behind some of them."""
+    """Lines of no meaning between the others, remarks above and behind some of them."""
     found: list[str] = []
     markers: list[str] = []
     open_brackets = 0
     for number, line in enumerate(lines):
-        choosing = line.strip() in _CHOICE  # a branch that CUDA decides may go, with all that it holds
-        choice = draw(st.integers(0, 9)) if open_brackets == 0 and line.strip() and not choosing else 9
+        choosing = line.strip() in _CHOICE  # a branch that CUDA decides may go, its comments stay
+        choice = draw(st.integers(0, 9)) if open_brackets == 0 and line.strip() else 9
         indent = line[: len(line) - len(line.lstrip())]
-        if choice == 0 and not line.lstrip().startswith(("else", ")", '"""', "import", "from")):
+        fixed = choosing or line.lstrip().startswith(("else", ")", '"""', "import", "from"))
+        if choice == 0 and not fixed:
             markers.append(f"{indent}marker_{number}  =  {number}  {draw(st.sampled_from(REMARKS))}")
             found.append(markers[-1])
+        if choice == 2 and not line.lstrip().startswith((")", '"""')):
+            found.append(f"{indent}{draw(st.sampled_from(REMARKS))} above {number}")
         if choice == 1 and line.strip() and not line.rstrip().endswith('"""'):
             line = f"{line}  {draw(st.sampled_from(REMARKS))} {number}"
         open_brackets += sum(line.count(c) for c in "([{") - sum(line.count(c) for c in ")]}")

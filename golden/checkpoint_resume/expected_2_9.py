@@ -45,7 +45,7 @@ def save_checkpoint(path, epoch, model, optimizer, scaler, best):
 
 def load_checkpoint(path, model, optimizer, scaler):
     loc = "cpu"
-    state = torch.load(path, map_location="cpu")
+    state = torch.load(path, map_location=loc)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     scaler.load_state_dict(state["scaler"])

@@ -1,8 +1,6 @@
 import torch
 import torch.nn as nn
 import torch.optim as optim
-import torch_xla
-import torch_xla.core.xla_model as xm
 
 dev0, dev1 = torch.device("cuda:0"), torch.device("cuda:1")
 
@@ -34,6 +32,5 @@ for step in range(20):
     labels = torch.randn(20, 5).to("cuda:1")
     loss = loss_fn(outputs, labels)
     loss.backward()
-    xm.optimizer_step(optimizer)
-    torch_xla.sync()
+    optimizer.step()
     print(step, loss.item())

@@ -346,3 +346,33 @@ def test_a_loop_over_time_steps_inside_a_step_gets_no_barrier_of_its_own() -> No
             optimizer.step()
     """
     assert run_only(code, "barrier").count("torch_xla.sync()") == 1
+
+
+def test_a_module_that_trains_itself_gets_its_barrier() -> None:
+    code = """\
+        import torch
+
+
+        class Layer(torch.nn.Linear):
+            def fit(self, x, opt: torch.optim.Optimizer):
+                for i in range(3):
+                    loss = self.forward(x.cuda()).sum()
+                    loss.backward()
+                    opt.step()
+                    print(i)
+        """
+    assert "torch_xla.sync()\n            print(i)" in migrate(code).code
+
+
+def test_time_steps_in_a_module_get_no_barrier() -> None:
+    code = """\
+        import torch
+
+
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                for part in x.cuda():
+                    y = self.cell(part)
+                return y
+        """
+    assert "sync" not in migrate(code).code

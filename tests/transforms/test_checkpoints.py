@@ -147,3 +147,35 @@ def test_random_state_of_a_script_that_saves_nothing_stays() -> None:
 def test_tuple_that_is_saved_is_told() -> None:
     code = f'{HEAD}torch.save({{"net": net.state_dict(), "size": (2, 3)}}, p)\n'
     assert findings(code, *BOTH) == [("XLA806", 4)]
+
+
+def test_a_model_of_a_class_from_elsewhere_is_known_by_what_is_done_with_it() -> None:
+    code = """\
+        import torch
+        from elsewhere import Net
+
+        net = Net().cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.train()
+        torch.save(net, "net.pt")
+        """
+    assert ("XLA803", 7) in findings(code, "checkpoints")
+
+
+def test_a_variable_that_only_says_where_to_load_keeps_its_place() -> None:
+    check_transformed(
+        """\
+        import torch
+
+        loc = f"cuda:{rank}"
+        state = torch.load("a.pt", map_location=loc)
+        model.load_state_dict(state)
+        """,
+        """\
+        import torch
+
+        loc = "cpu"
+        state = torch.load("a.pt", map_location=loc)
+        model.load_state_dict(state)
+        """,
+    )

@@ -4,6 +4,7 @@ import pytest
 from transforms.helpers import check_noop, check_transformed, findings, migrate
 
 DEVICE = (
+    "several_devices",
     "device",
     "device_types",
     "device_moves",
@@ -815,3 +816,66 @@ class TestDataParallel:
         print(ema.module)
         """
         assert "ema.module" in migrate(code, *DEVICE).code
+
+
+def test_a_device_and_a_number_in_one_string() -> None:
+    check_transformed(
+        """\
+        import torch
+
+        kind = torch.accelerator.current_accelerator()
+        device = torch.device(f"{kind}:{rank}")
+        text = f"{kind}:{rank}"
+        print(f"{kind}:{rank}")
+        print(f"{kind}: {rank}")
+        """,
+        """\
+        import torch
+        import torch_xla
+
+        kind = torch_xla.device()
+        device = torch_xla.device()
+        text = f"{kind.type}:{rank}"
+        print(f"{kind}:{rank}")
+        print(f"{kind}: {rank}")
+        """,
+    )
+
+
+def test_a_device_word_to_which_a_number_is_joined_stays_a_word() -> None:
+    check_transformed(
+        """\
+        import torch
+
+        kind = "cuda"
+        device = torch.device(f"{kind}:{rank}")
+        x = x.to(f"{kind}:0")
+        """,
+        """\
+        import torch
+        import torch_xla
+
+        kind = "xla"
+        device = torch_xla.device()
+        x = x.to(f"{kind}:0")
+        """,
+    )
+
+
+def test_a_gpu_number_that_says_how_processes_share_the_gpus_is_the_users() -> None:
+    outcome = migrate(
+        """\
+        import torch
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        if args.gpu is not None:
+            model.cuda(args.gpu)
+            args.batch_size = int(args.batch_size / ngpus)
+            model = DDP(model, device_ids=[args.gpu])
+        else:
+            model.cuda()
+            model = DDP(model)
+        """
+    )
+    assert "if args.gpu is not None:" in outcome.code
+    assert ".cuda(" not in outcome.code

@@ -219,3 +219,20 @@ def test_what_another_pass_puts_below_the_optimizer_stays_there() -> None:
     wrapped = next(i for i, line in enumerate(lines) if "MpDeviceLoader" in line)
     assert lines[wrapped - 1].startswith("loader = DataLoader")
     assert lines.index("net.to(device)") < lines.index("params = list(net.parameters())")
+
+
+def test_a_module_that_builds_its_own_optimizer_and_is_moved_where_it_is_made() -> None:
+    code = """\
+        import torch
+
+
+        class Layer(torch.nn.Linear):
+            def __init__(self, n):
+                super().__init__(n, n)
+                self.opt = torch.optim.Adam(self.parameters())
+
+
+        layer = Layer(2).cuda()
+        """
+    assert findings(code) == []
+    assert "set_swap_module_params_on_conversion(True)" in migrate(code).code

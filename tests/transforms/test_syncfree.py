@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers import check_noop, check_transformed, findings
 
+from xla_transforms.engine import migrate_program
 from xla_transforms.settings import Settings
 
 AMP = '    with torch.autocast("cuda"):\n        pass\n'
@@ -13,6 +14,14 @@ HEAD = "import torch\n\n\ndef build(net):\n"
 
 def test_without_amp_the_optimizer_stays() -> None:
     check_noop(f"{HEAD}    net.cuda()\n    return torch.optim.Adam(net.parameters())\n", "syncfree")
+
+
+def test_a_module_that_does_not_speak_of_a_gpu_stays_beside_amp_elsewhere() -> None:
+    files = {
+        "main.py": b"import torch, build\ntorch.amp.GradScaler('cuda')\nbuild.make(net.cuda())\n",
+        "build.py": b"import torch\n\ndef make(net, device):\n    torch.optim.Adam(net.parameters())\n",
+    }
+    assert migrate_program(files)["build.py"].data == files["build.py"]
 
 
 def test_never_means_never() -> None:

@@ -73,16 +73,14 @@ class Branches:
         value: Callable[[cst.CSTNode], bool | None],
     ) -> None:
         """Cut out the ways that are not kept, and make good the heads of those behind them."""
-        start, end = self.source.offsets(ways[0])
+        start, end = self.source.offsets(ways[0])[0], self.source.lines_end(ways[0])
         places = [self.source.offsets(way)[0] for way in kept]
         if kept[0] is not ways[0]:
             change.cut(start, places[0] + len("el"))
         for way, following in zip(kept, [*places[1:], None], strict=True):
             after = ways[ways.index(way) + 1 :]
             if after and following is None:
-                change.cut(
-                    self.source.line_start(self.source.offsets(after[0])[0]), self.source.line_end(end)
-                )
+                change.cut(self.source.line_start(self.source.offsets(after[0])[0]), end)
             elif after and self.source.offsets(after[0])[0] != following:
                 change.cut(self.source.offsets(after[0])[0], following or end)
         last = kept[-1]
@@ -128,9 +126,12 @@ class Branches:
         head = block.header.comment
         above = f"{inner}{head.value}{self.source.newline}" if head is not None else ""
         end = self.source.line_end(self.source.offsets(block.body[-1])[1])
-        last = self.source.offsets(block.footer[-1])[1] if block.footer else end
-        inside = last <= self.source.offsets(statement)[1]
-        return above, self.source.text[end:last] if inside else ""
+        outer = self.plan.indentation(statement)
+        last = self.source.comments_end(end, len(outer.expandtabs()))
+        lines = self.source.text[end:last].splitlines(keepends=True)
+        return above, "".join(
+            line if line.startswith(inner) or not line.strip() else inner + line.lstrip() for line in lines
+        )
 
     def _grows(self, statement: cst.CSTNode, inner: str) -> bool:
         """Whether a line is to come below the block's last one, at the block's indentation."""
@@ -159,8 +160,8 @@ class Branches:
     def drop(self, change: Planned, guard: cst.If) -> None:
         """Take out an ``if``, or the ``elif`` that ends one."""
         if self._is_elif(guard):
-            start, end = self.source.offsets(guard)
-            change.cut(self.source.line_start(start), self.source.line_end(end))
+            start = self.source.offsets(guard)[0]
+            change.cut(self.source.line_start(start), self.source.lines_end(guard))
         else:
             change.remove(guard)
 

@@ -9,7 +9,7 @@ import libcst as cst
 
 from xla_transforms.loops import Loops
 from xla_transforms.loops.deferral import Deferral
-from xla_transforms.placing import Placing, may_be_cpu
+from xla_transforms.placing import Placing, may_be_cpu, several_devices, sharding
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program
 from xla_transforms.roles import Roles
@@ -71,9 +71,22 @@ class Context:
         )
 
     @cached_property
-    def uses_cuda(self) -> bool:
+    def names_cuda(self) -> bool:
         """Whether anything in the program names CUDA (or torch's accelerator) as a place to compute."""
         return any(_names_cuda(module) for module in self.program.modules.values())
+
+    @cached_property
+    def uses_cuda(self) -> bool:
+        """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
+        modules = self.program.modules.values()
+        return self.names_cuda and not several_devices(self) and not any(map(sharding, modules))
+
+    @cached_property
+    def speaks_of_gpu(self) -> bool:
+        """Whether this module itself names CUDA or mixed precision, not only another one of its program."""
+        amp = ("autocast", "GradScaler")
+        calls = (c for name in amp for c in self._calls(name) if self.roles.index(c) is self.index)
+        return _names_cuda(self.index) or any(True for _ in calls)
 
     @cached_property
     def uses_amp(self) -> bool:

@@ -45,7 +45,7 @@ def migrate_program(
     if texts:
         from xla_transforms.pipeline import migrate_texts
 
-        outcomes.update(migrate_texts(texts, settings, failure))
+        outcomes.update(migrate_texts(texts, settings, failure, others=files.keys() - texts.keys()))
     return {path: outcomes[path] for path in files}
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from xla_transforms.comments import LITERAL_OR_COMMENT
+
 Range = tuple[int, int]
 Hunk = tuple[int, int, int, int]
 _SHORT = 200
@@ -197,13 +199,6 @@ def _inner(text: str, mark: str, newline: str) -> str:
     return text.replace("\r\n", "\n") if newline == "\r\n" else text
 
 
-_LITERAL_OR_COMMENT = re.compile(
-    r'"""(?:\\[\s\S]|[^\\])*?"""'
-    r"|'''(?:\\[\s\S]|[^\\])*?'''"
-    r'|"(?:\\[\s\S]|[^"\\\n])*"'
-    r"|'(?:\\[\s\S]|[^'\\\n])*'"
-    r"|\#[^\n]*"
-)
 # What black never leaves in code, once literals and comments are blanked out.
 _UNCLEAN_CODE = re.compile(
     r"[ \t]+$|\t|[^\s\\]  +[^\s#\\]|,[^\s)\]}]|[(\[{] +[^\s#\\]"
@@ -228,7 +223,7 @@ def _surely_unclean(text: str, settings: BlackSettings) -> bool:
         return False
     skeleton: list[str] = []
     position = 0
-    for match in _LITERAL_OR_COMMENT.finditer(text):
+    for match in LITERAL_OR_COMMENT.finditer(text):
         token = match.group()
         if token[0] == "#":
             if _UNCLEAN_COMMENT.match(token):

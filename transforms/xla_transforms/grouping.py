@@ -6,7 +6,7 @@ An unrelated script in the same folder is a program of its own: what it does say
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]*\(?(?P<names>[^#\n)]*)"
@@ -15,8 +15,11 @@ _IMPORT = re.compile(
 )
 
 
-def groups(texts: Mapping[str, str]) -> list[list[str]]:
-    """Split modules (text by dotted name) into groups connected by imports, in the order given."""
+def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[str]]:
+    """Split modules (text by dotted name) into groups connected by imports, in the order given.
+
+    ``others`` are modules that are there, too, but are of no interest: an import may mean one of them.
+    """
     root = {name: name for name in texts}
 
     def find(name: str) -> str:
@@ -26,12 +29,13 @@ def groups(texts: Mapping[str, str]) -> list[list[str]]:
         return name
 
     by_tail: dict[str, list[str]] = {}
-    for name in texts:
+    for name in dict.fromkeys([*texts, *others]):
         by_tail.setdefault(name.rpartition(".")[2], []).append(name)
     for name, text in texts.items():
         for wanted in _imported(name, text):
             for other in _nearest(name, wanted, by_tail):
-                root[find(other)] = find(name)
+                if other in root:
+                    root[find(other)] = find(name)
     found: dict[str, list[str]] = {}
     for name in texts:
         found.setdefault(find(name), []).append(name)

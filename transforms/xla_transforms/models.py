@@ -206,7 +206,7 @@ def _earlier(roles: Roles, one: Path, other: Path) -> bool | None:
             return None
         if node is not other_node:
             offsets = roles.index(scope).source.offsets
-            return offsets(node)[0] < offsets(other_node)[0]
+            return offsets(node)[1] < offsets(other_node)[1]  # ``a().b()``: the inner call runs first
     return None
 
 

@@ -17,7 +17,7 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import arriving_parameter, callers
 from xla_transforms.roles.classes import find_method
 from xla_transforms.scopes import Binding, How, ModuleIndex
-from xla_transforms.tree import dotted, method, receiver, same, string_value, value_of
+from xla_transforms.tree import dotted, method, numbers_device, receiver, same, string_value, value_of
 
 _WORD = re.compile(r"cuda(?::\d+)?\Z")
 _AMP = ("autocast", "GradScaler", "custom_fwd", "custom_bwd", "is_autocast_enabled")
@@ -132,8 +132,11 @@ class Uses:
             return self._returned(parent, depth)
         if isinstance(parent, (cst.Element, cst.DictElement)):
             return self._element(node, parent, depth)
-        if isinstance(parent, (cst.FormattedStringExpression, cst.BinaryOperation)):
-            return {Use.EITHER if isinstance(parent, cst.FormattedStringExpression) else Use.TEXT}
+        if isinstance(parent, cst.FormattedStringExpression):
+            string = self.roles.index(parent).parent(parent)
+            return {Use.TEXT if numbers_device(string) else Use.EITHER}
+        if isinstance(parent, cst.BinaryOperation):
+            return {Use.TEXT}
         return {Use.OTHER if isinstance(parent, cst.Index) else Use.UNKNOWN}
 
     def _argument(self, arg: cst.Arg, depth: int) -> set[Use]:

@@ -27,9 +27,15 @@ Failure = Callable[[str, bytes, SourceError], Outcome]
 
 
 def migrate_texts(
-    texts: dict[str, tuple[str, bytes, str]], settings: Settings, failure: Failure
+    texts: dict[str, tuple[str, bytes, str]],
+    settings: Settings,
+    failure: Failure,
+    others: Collection[str] = (),
 ) -> dict[str, Outcome]:
-    """Migrate decoded modules (text, bytes, encoding by path), those that import one another together."""
+    """Migrate decoded modules (text, bytes, encoding by path), those that import one another together.
+
+    ``others`` are the paths of the files beside them that have nothing to migrate.
+    """
     outcomes: dict[str, Outcome] = {}
     sources: dict[str, Source] = {}
     for path, (text, data, _) in texts.items():
@@ -41,7 +47,8 @@ def migrate_texts(
     for path in sources:  # a.py and a/__init__.py have one name, which only one of them can keep
         name = _module_name(path)
         paths[name if name not in paths else f"{name}:{path}"] = path
-    for group in groups({name: texts[path][0] for name, path in paths.items()}):
+    modules = {name: texts[path][0] for name, path in paths.items()}
+    for group in groups(modules, map(_module_name, others)):
         program = Program((name, sources[paths[name]]) for name in group)
         roles = Roles(program)
         for name in group:

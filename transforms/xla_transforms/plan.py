@@ -81,7 +81,7 @@ class Planned:
         return self._site(start, end, _filled(template, (node, *parts), bare=node), wraps=True)
 
     def remove(self, statement: cst.CSTNode) -> Planned:
-        """Take out a statement (with its line, its comment stays) or one small statement of a line."""
+        """Take out a statement (with its line) or one small statement of a line."""
         self._claim(statement)
         start, end, keep = self.plan.extent(statement)
         return self._site(start, end, lambda render: keep, removes=statement)
@@ -131,8 +131,7 @@ class Planned:
         """Write whole lines for the lines from statement ``first`` to ``last`` of one block."""
         source = self.plan.index.source
         start = source.line_start(self.plan.offsets(first)[0])
-        end = source.line_end(self.plan.offsets(last)[1])
-        return self._site(start, end, write)
+        return self._site(start, source.lines_end(last), write)
 
     def before(self, statement: cst.CSTNode, *lines: str) -> Planned:
         """Insert lines above a statement, at its indentation (below its own comments)."""
@@ -141,7 +140,7 @@ class Planned:
 
     def after(self, statement: cst.CSTNode, *lines: str) -> Planned:
         """Insert lines below a statement, at its indentation."""
-        end = self.plan.index.source.line_end(self.plan.offsets(statement)[1])
+        end = self.plan.index.source.lines_end(statement)
         indent = self.plan.indentation(statement)
         return self._insert(end, indent, lines, rank=-len(indent.expandtabs()))
 
@@ -258,7 +257,7 @@ class Plan:
         return _indentation(self.index, statement)
 
     def extent(self, statement: cst.CSTNode) -> tuple[int, int, str]:
-        """What goes when a statement goes: start, end and the text to leave (its trailing comment)."""
+        """What goes when a statement goes: start, end and the text to leave."""
         line = self.index.parent(statement)
         if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
             if len(line.body) > 1:
@@ -279,28 +278,9 @@ class Plan:
 
 
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
-    """Start and end of the lines of a statement, and its comments as lines of their own."""
+    """Start and end of the lines of a statement, and the text to leave: none."""
     source = index.source
-    start, end = source.offsets(statement)
-    first, last = source.line_start(start), source.line_end(end)
-    remarks = _comments(index, statement) if "#" in source.text[start:end] else []
-    rest = source.text[end:last].strip()
-    remarks += [rest] if rest.startswith("#") else []
-    indent = _indentation(index, statement)
-    return first, last, "".join(f"{indent}{remark}{source.newline}" for remark in remarks)
-
-
-def _comments(index: ModuleIndex, statement: cst.CSTNode) -> list[str]:
-    """The comments inside a statement: not those above it, nor the one behind it."""
-    start, end = index.source.offsets(statement)
-    found: list[tuple[int, str]] = []
-    stack: list[cst.CSTNode] = [statement]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, cst.Comment) and start <= index.source.offsets(node)[0] < end:
-            found.append((index.source.offsets(node)[0], node.value))
-        stack.extend(node.children)
-    return [remark for _, remark in sorted(found)]
+    return source.line_start(source.offsets(statement)[0]), source.lines_end(statement), ""
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import libcst as cst
 
+from xla_transforms.comments import lost
 from xla_transforms.findings import Edit
 from xla_transforms.formatting import hunks
 from xla_transforms.plan import Conflict, Piece, Render, Site, line_extent
@@ -30,7 +31,7 @@ class Renderer:
 
     def edits(self) -> list[Edit]:
         """One edit for each outermost site, in order, disjoint."""
-        return self._between(0, len(self.source.text), list(self.sites))
+        return self._with_comments(self._between(0, len(self.source.text), list(self.sites)))
 
     def code(self) -> str:
         return apply(self.source.text, self.edits())
@@ -57,9 +58,40 @@ class Renderer:
             if isinstance(piece, tuple):
                 within = [s for s in within if _belongs(s, start, end)]
             edits = self._between(start, end, within)
+            if self._whole_lines(piece, start, end):
+                edits = self._with_comments(edits)
             return apply(self.source.text, edits, start, end)
 
         return site.write(render)
+
+    def _whole_lines(self, piece: Piece, start: int, end: int) -> bool:
+        if isinstance(piece, tuple):
+            return self.source.line_start(start) == start and self.source.line_start(end) == end
+        return isinstance(piece, cst.IndentedBlock)
+
+    def _with_comments(self, edits: list[Edit]) -> list[Edit]:
+        """The edits of a piece of whole lines, and lines with the comments that would go with them.
+
+        They come above the statement, where they do not seem to speak of the one behind it.
+        """
+        added: list[Edit] = []
+        for edit in edits:
+            gone = lost(self.source.comments_between(edit.start, edit.end), edit.text)
+            if gone:
+                offset, indent = self._head(edit.start)
+                text = "".join(f"{indent}{comment}{self.source.newline}" for comment in gone)
+                added.append(Edit(offset, offset, text))
+        return sorted([*edits, *added], key=lambda e: (e.start, e.end > e.start)) if added else edits
+
+    def _head(self, offset: int) -> tuple[int, str]:
+        """Where the first line of the innermost statement around an offset starts, and its indentation."""
+        text = self.source.text
+        while text[offset] in " \t\f":
+            offset += 1
+        statement = self.index.statement_at(offset)
+        start = self.source.offsets(statement)[0] if statement is not None else offset
+        line = self.source.line_start(start)
+        return line, text[line:start]
 
     def _extent(self, node: cst.CSTNode) -> tuple[int, int]:
         """The piece of text that a node stands for: of an indented block, its whole lines."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.placing import several_devices
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import arriving_parameter, callers
 from xla_transforms.roles.classes import find_method, is_self, related, set_through_self
@@ -66,7 +65,7 @@ def unwound(context: Context, scaler: cst.BaseExpression) -> bool:
 
 def groups(context: Context) -> list[Group]:
     """The scalers made in the program; none where the module is left on CUDA."""
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return []
     return context.scalers
 

@@ -5,8 +5,9 @@ Built in one walk over each module; every question of the analysis is answered f
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -14,7 +15,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.source import Source
-from xla_transforms.tree import COMPREHENSIONS, FUNCTIONS, SCOPES, children, dotted
+from xla_transforms.tree import COMPREHENSIONS, FUNCTIONS, SCOPES, blocks_of, children, dotted
 
 
 class How(Enum):
@@ -170,6 +171,22 @@ class ModuleIndex:
             return node
         kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
         return next((a for a in self.ancestors(node) if isinstance(a, kinds)), None)
+
+    def statement_at(self, offset: int) -> cst.CSTNode | None:
+        """The innermost statement on lines of its own that holds an offset.
+
+        An ``elif`` is a part of its ``if``; decorators are a part of what they decorate.
+        """
+        found: cst.CSTNode | None = None
+        inside: Sequence[cst.CSTNode] = self.source.module.body
+        while inside:
+            starts = [self.source.offsets(next(iter(getattr(s, "decorators", ())), s))[0] for s in inside]
+            position = bisect.bisect_right(starts, offset) - 1
+            if position < 0 or self.source.offsets(inside[position])[1] <= offset:
+                break
+            found = inside[position]
+            inside = [s for block in blocks_of(found) for s in block.body]
+        return found
 
     @cached_property
     def uses(self) -> dict[tuple[object, str], set[str]]:

@@ -17,6 +17,7 @@ from functools import cached_property
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
+from xla_transforms.comments import comments
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Span
 
@@ -115,6 +116,15 @@ class Source:
         return self.text[start:end]
 
     @cached_property
+    def _comments(self) -> list[tuple[int, str]]:
+        return comments(self.text)
+
+    def comments_between(self, start: int, end: int) -> list[str]:
+        """The comments that start in a piece of the text, in their order."""
+        first, last = (bisect.bisect_left(self._comments, (offset, "")) for offset in (start, end))
+        return [comment for _, comment in self._comments[first:last]]
+
+    @cached_property
     def _line_starts(self) -> list[int]:
         starts, offset = [0], 0
         for line in io.StringIO(self.text, newline=""):
@@ -144,6 +154,30 @@ class Source:
         """Offset just behind the newline that ends the line of ``offset``."""
         index = bisect.bisect_right(self._line_starts, offset)
         return self._line_starts[index] if index < len(self._line_starts) else len(self.text)
+
+    def lines_end(self, statement: cst.CSTNode) -> int:
+        """Offset behind the lines of a statement, the comments that end its last block among them."""
+        start, end = self.offsets(statement)
+        behind = self.line_end(end)
+        if not isinstance(statement, cst.BaseCompoundStatement):
+            return behind
+        return self.comments_end(behind, _width(self.text[self.line_start(start) : start]))
+
+    def comments_end(self, offset: int, width: int) -> int:
+        """Offset behind the comment lines from a line's start on that are indented by more than ``width``."""
+        found = position = offset
+        while position < len(self.text):
+            behind = self.line_end(position)
+            line = self.text[position:behind]
+            if line.strip() and not (line.lstrip().startswith("#") and _width(line) > width):
+                break
+            position = behind
+            found = behind if line.strip() else found
+        return found
+
+
+def _width(line: str) -> int:
+    return len(line.expandtabs()) - len(line.expandtabs().lstrip())
 
 
 class _Alignment:

@@ -8,7 +8,6 @@ import libcst as cst
 
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
-from xla_transforms.placing import several_devices
 from xla_transforms.plan import Planned
 
 # Submodules of torch.cuda whose functions torch.cuda itself gives too.
@@ -16,7 +15,7 @@ _INNER = ("torch.cuda.memory.", "torch.cuda.random.", "torch.cuda.streams.", "to
 
 def migrating(context: Context) -> bool:
     """Whether CUDA's utilities in this module are to be migrated at all."""
-    return context.uses_cuda and not several_devices(context)
+    return context.uses_cuda
 
 
 def path_of(context: Context, node: cst.CSTNode | None) -> str:

@@ -24,6 +24,7 @@ FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef)
 LOOPS = (cst.For, cst.While)
 _CODE_OF_ITS_OWN = {cst.FunctionDef, cst.Lambda, cst.ClassDef}
+_WAYS = (cst.If, cst.Else, cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally, cst.MatchCase)
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
@@ -152,6 +153,24 @@ def body_of(statement: cst.CSTNode) -> list[cst.CSTNode]:
     if isinstance(body, (cst.IndentedBlock, cst.SimpleStatementSuite)):
         body = body.body
     return list(body) if isinstance(body, (tuple, list)) else []
+
+
+def numbers_device(node: cst.CSTNode | None) -> bool:
+    """Whether a string may put a number behind a device: ``f"{device_type}:{rank}"``."""
+    parts = node.parts if isinstance(node, cst.FormattedString) else ()
+    if len(parts) not in (2, 3) or not isinstance(parts[0], cst.FormattedStringExpression):
+        return False
+    text = parts[1].value if isinstance(parts[1], cst.FormattedStringText) else ""
+    return text == ":" if len(parts) == 3 else text[:1] == ":" and text[1:].isdigit()
+
+
+def blocks_of(statement: cst.CSTNode) -> Iterator[cst.IndentedBlock]:
+    """The indented blocks of a compound statement: of an ``if`` those of all its ways."""
+    for part in children(statement):
+        if isinstance(part, cst.IndentedBlock):
+            yield part
+        elif isinstance(part, _WAYS):
+            yield from blocks_of(part)
 
 
 def same(left: object, right: object) -> bool:

@@ -261,13 +261,10 @@ def _finish(verdict: Verdict, given: dict[str, Any]) -> None:
 def _page(verdict: Verdict) -> str:
     from xla_migrate.reports import verify_html
 
-    results = verdict.results.values()
-    diff = "".join(
-        result.patch.unified_diff(os.path.relpath(result.path)) for result in results if result.changed
-    )
-    return verify_html.page(
-        verdict, diff=diff, findings=[finding for result in results for finding in result.findings]
-    )
+    results = {os.path.relpath(path): result for path, result in verdict.results.items()}
+    diff = "".join(result.patch.unified_diff(name) for name, result in results.items() if result.changed)
+    modules = {name: result.findings for name, result in results.items()}
+    return verify_html.page(verdict, diff=diff, modules=modules)
 
 
 def _recorded(trace: Trace, out: str) -> int:

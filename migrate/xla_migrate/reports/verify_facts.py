@@ -11,6 +11,11 @@ from xla_migrate.verify.verdict import Divergence, Outcome, Performance, Verdict
 
 Row = tuple[str, str]
 SIDES = ("native", "migrated", "counted")
+NAMED = 6
+"""Steps that a line names."""
+
+NOTHING = "\N{EN DASH}"
+"""Stands in a table where there is no value."""
 
 
 def headline(verdict: Verdict) -> str:
@@ -46,21 +51,19 @@ def subject(divergence: Divergence) -> str:
     return f"{divergence.kind} of {divergence.name}" if divergence.name else divergence.kind
 
 
-def divergences(verdict: Verdict) -> list[Divergence]:
-    """All of them, the first one first."""
+def divergences(verdict: Verdict) -> tuple[Divergence | None, tuple[Divergence, ...]]:
+    """The first one, and those of other quantities."""
     comparison = verdict.comparison
-    if comparison is None or comparison.first is None:
-        return []
-    return [comparison.first, *comparison.others]
+    return (comparison.first, comparison.others) if comparison else (None, ())
 
 
 def divergence_rows(divergence: Divergence) -> list[Row]:
     """What there is to say about one divergence, as label and text."""
     rows = [("native", value(divergence.native)), ("migrated", value(divergence.migrated))]
     if divergence.difference is not None:
-        rows.append(("relative difference", number(divergence.difference)))
+        rows.append(("relative difference", relative(divergence.difference)))
     if divergence.bound is not None:
-        rows.append(("bound", number(divergence.bound)))
+        rows.append(("bound", relative(divergence.bound)))
     if divergence.cause:
         rows.append(("likely cause", divergence.cause))
     return rows
@@ -72,16 +75,21 @@ def value(found: object) -> str:
         return "none"
     if isinstance(found, Failure):
         return f"ended with {found.kind}"
-    return number(found, 9) if isinstance(found, float) else str(found)
+    return number(found) if isinstance(found, float) else str(found)
 
 
-def number(found: float, digits: int = 2) -> str:
-    """A number for people, also where it is none."""
+def number(found: float) -> str:
+    """A number with all the digits that tell two float32 apart, also where it is none."""
     if math.isnan(found):
         return "not a number"
     if math.isinf(found):
         return "infinite" if found > 0 else "minus infinite"
-    return f"{found:.{digits}g}"
+    return f"{found:.9g}"
+
+
+def relative(found: float) -> str:
+    """A relative difference or a bound: its size is what matters, and a column of them lines up."""
+    return f"{found:.1e}" if found and math.isfinite(found) else number(found)
 
 
 def first_line(text: str) -> str:
@@ -103,9 +111,13 @@ def settled(performance: Performance) -> str:
     return "compilations grew to the end"
 
 
+def all_executions(performance: Performance) -> str:
+    return f"{performance.executions:,} in all for {count(performance.iterations, 'iteration')}"
+
+
 def executions(performance: Performance) -> str:
     """How often the device computed in a step, and in all."""
-    total = f"{performance.executions:,} in all for {count(performance.iterations, 'iteration')}"
+    total = all_executions(performance)
     found = Counter(performance.executions_by_step)
     if not found:
         return total
@@ -119,6 +131,24 @@ def executions(performance: Performance) -> str:
 def reads(performance: Performance) -> list[HostRead]:
     """Reads of device values, those that made the device compute first."""
     return sorted(performance.reads, key=lambda read: (-read.executions, -read.count, read.where))
+
+
+def recompiled(performance: Performance) -> list[str]:
+    """What had changed when something was compiled again; what happened alike at several steps once."""
+    steps: dict[str, list[str]] = {}
+    for text in performance.recompiled:
+        step, found, what = text.partition(": ")
+        steps.setdefault(what if found else text, []).append(step.removeprefix("step ") if found else "")
+    return [_at_steps(what, numbers) for what, numbers in steps.items()]
+
+
+def _at_steps(what: str, numbers: list[str]) -> str:
+    if numbers == [""]:
+        return what
+    if len(numbers) == 1:
+        return f"step {numbers[0]}: {what}"
+    shown = ", ".join(numbers[:NAMED])
+    return f"steps {shown}{f' and {len(numbers) - NAMED} more' if len(numbers) > NAMED else ''}: {what}"
 
 
 def per_step(total: int, steps: int) -> str:

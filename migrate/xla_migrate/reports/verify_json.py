@@ -14,7 +14,7 @@ from typing import Any
 
 from xla_migrate import __version__
 from xla_migrate.reports import verify_facts as facts
-from xla_migrate.verify.drift import Curve, Drift, bounds_in, drifts, loss_differences
+from xla_migrate.verify.drift import Drift, bounds_in, drifts, loss_differences, worst_final
 from xla_migrate.verify.trace import Step, Trace
 from xla_migrate.verify.verdict import Divergence, Verdict
 
@@ -24,7 +24,7 @@ VERSION = 1
 def report(verdict: Verdict) -> str:
     """One JSON object. Numbers that are not finite are the strings ``NaN``, ``Infinity`` and
     ``-Infinity``, since JSON has none; null says that there is no value."""
-    first, *others = facts.divergences(verdict) or [None]
+    first, others = facts.divergences(verdict)
     content = {
         "version": VERSION,
         "tool": {"name": "xla-migrate", "version": __version__},
@@ -34,7 +34,7 @@ def report(verdict: Verdict) -> str:
         "headline": facts.headline(verdict),
         "comparison": _comparison(verdict),
         "first_divergence": first and _divergence(first),
-        "other_divergences": [_divergence(other) for other in others if other is not None],
+        "other_divergences": [_divergence(other) for other in others],
         "replica_problems": list(verdict.replicas),
         "performance": _performance(verdict),
         "runs": {
@@ -69,8 +69,8 @@ def _comparison(verdict: Verdict) -> dict[str, Any] | None:
     bounds = bounds_in(verdict)
     return {
         "losses": comparison.losses,
-        "worst_loss": comparison.worst_loss,
-        "worst_parameters": comparison.worst_parameters,
+        "worst_loss": loss_differences(verdict).worst,
+        "worst_parameter": worst_final(drifts(verdict)),
         "loss_bound": bounds.loss,
         "parameter_bound": bounds.parameters,
         "rounding_floor": verdict.floor,
@@ -130,19 +130,9 @@ def _parameter(drift: Drift) -> dict[str, Any]:
         "compared": drift.compared,
         "final_difference": drift.final,
         "bound": drift.bound,
-        "worst_step_difference": max(drift.by_step.differences, key=_size, default=None),
-        "first_step_beyond_bound": first_beyond(drift.by_step),
+        "worst_step_difference": drift.by_step.worst,
+        "first_step_beyond_bound": drift.by_step.first_beyond,
     }
-
-
-def _size(found: float) -> float:
-    return math.inf if math.isnan(found) else found
-
-
-def first_beyond(curve: Curve) -> int | None:
-    """The number of the first entry that exceeds its bound."""
-    entries = zip(curve.at, curve.differences, curve.bounds, strict=True)
-    return next((number for number, size, bound in entries if not size <= bound), None)
 
 
 def _losses(verdict: Verdict) -> Iterator[dict[str, Any]]:

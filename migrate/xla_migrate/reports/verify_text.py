@@ -40,7 +40,7 @@ def _failures(verdict: Verdict) -> Iterator[Line]:
 
 
 def _differences(verdict: Verdict) -> Iterator[Line]:
-    first, *others = facts.divergences(verdict) or [None]
+    first, others = facts.divergences(verdict)
     if first is not None and first.kind != "failure":
         yield _heading("first divergence")
         yield [("  ", ""), (shown(facts.subject(first)), "bold"), (f", {shown(first.where)}", "")]
@@ -54,14 +54,14 @@ def _differences(verdict: Verdict) -> Iterator[Line]:
     if len(others) > OTHERS:
         yield _indented(f"and {facts.count(len(others) - OTHERS, 'more quantity', 'more quantities')}")
     if verdict.floor is not None:
-        yield _indented(f"rounding alone moves the native run by {facts.number(verdict.floor)}", "dim")
+        yield _indented(f"rounding alone moves the native run by {facts.relative(verdict.floor)}", "dim")
 
 
 def _in_a_line(divergence: Divergence) -> Line:
     native, migrated = facts.value(divergence.native), facts.value(divergence.migrated)
     text = f"{facts.subject(divergence)}, {divergence.where}: native {native}, migrated {migrated}"
     if divergence.difference is not None and divergence.bound is not None:
-        difference, bound = facts.number(divergence.difference), facts.number(divergence.bound)
+        difference, bound = facts.relative(divergence.difference), facts.relative(divergence.bound)
         text += f" (relative difference {difference}, bound {bound})"
     return _indented(text)
 
@@ -77,7 +77,7 @@ def _cost(performance: Performance, problems: list[str], verdict: Verdict) -> It
     yield from (_problem(problem) for problem in problems)
     yield _indented(facts.settled(performance))
     yield _indented(f"executions per step: {facts.executions(performance)}")
-    yield from (_indented(f"compiled again: {text}") for text in performance.recompiled)
+    yield from (_indented(f"compiled again: {text}") for text in facts.recompiled(performance))
     for name, calls in performance.fallbacks.items():
         yield _indented(f"computed by the CPU: {name}, {facts.count(calls, 'call')}")
     steps = len(verdict.counted.steps) if verdict.counted else 0

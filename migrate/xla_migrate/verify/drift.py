@@ -28,6 +28,17 @@ class Curve:
     differences: list[float] = field(default_factory=list)
     bounds: list[float] = field(default_factory=list)
 
+    @property
+    def first_beyond(self) -> int | None:
+        """The number of the first entry that exceeds its bound."""
+        entries = zip(self.at, self.differences, self.bounds, strict=True)
+        return next((number for number, size, bound in entries if not size <= bound), None)
+
+    @property
+    def worst(self) -> float | None:
+        """The largest difference; nothing is worse than one that is not a number."""
+        return max(self.differences, key=_size, default=None)
+
 
 @dataclass(frozen=True)
 class Drift:
@@ -46,6 +57,10 @@ class Drift:
     def exceeds(self) -> bool:
         """Whether the final parameter is beyond its bound."""
         return self.compared and self.final is not None and not self.final <= self.bound
+
+
+def _size(difference: float) -> float:
+    return math.inf if math.isnan(difference) else difference
 
 
 def bounds_in(verdict: Verdict) -> Bounds:
@@ -79,6 +94,11 @@ def drifts(verdict: Verdict) -> list[Drift]:
     return sorted(found, key=_badness, reverse=True)
 
 
+def worst_final(found: list[Drift]) -> float | None:
+    """The largest final difference of the parameters that were compared."""
+    return max((d.final for d in found if d.compared and d.final is not None), key=_size, default=None)
+
+
 def _optimizers(trace: Trace) -> int:
     stepped = max((step.optimizer + 1 for step in trace.steps), default=0)
     return max(stepped, len(trace.parameters))
@@ -86,7 +106,7 @@ def _optimizers(trace: Trace) -> int:
 
 def _badness(drift: Drift) -> tuple[bool, float]:
     sizes = [drift.final] if drift.final is not None else drift.by_step.differences[-1:]
-    return drift.compared, max((math.inf if math.isnan(one) else one for one in sizes), default=-1.0)
+    return drift.compared, max(map(_size, sizes), default=-1.0)
 
 
 def _of_optimizer(verdict: Verdict, optimizer: int) -> Iterator[Drift]:
@@ -155,7 +175,9 @@ def _differences(ones: list[Step], others: list[Step], sizes: Floats) -> Floats:
     largest = np.max(np.where(np.isfinite(each), each, 0.0), axis=1, initial=0.0)
     scale = np.fmax(np.fmax(norm, SMALL * largest[:, None] * sizes), TINY)
     by_norm = np.abs(norm - other_norm) / scale
-    return np.maximum(by_norm, np.abs(digest - other_digest) / (3 * WEIGHT * scale))
+    by_digest = np.abs(digest - other_digest) / (3 * WEIGHT * scale)
+    found: Floats = np.maximum(by_norm, by_digest)
+    return found
 
 
 def _matrix(rows: list[list[float]], width: int) -> Floats:

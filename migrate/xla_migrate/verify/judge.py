@@ -28,14 +28,16 @@ def judge(
     :func:`floor_of` found between two native runs: no difference below three times of it counts.
     """
     performance = performance_of(native, counted, limits or Limits()) if counted is not None else None
-    given = {"counted": counted, "performance": performance, "floor": floor, "replicas": replicas}
-    reason = not_comparable(native, migrated)
-    if reason:
-        return Verdict(Outcome.NOT_COMPARABLE, reason, native, migrated, **given)  # type: ignore[arg-type]
     bounds = bounds or bounds_of(native, migrated)
     if floor is not None:
         bounds = bounds.plus(3 * floor)
-    given |= {"bounds": bounds, "ignored": frozenset(ignore)}
+    given = {
+        "counted": counted, "performance": performance, "floor": floor, "replicas": replicas,
+        "bounds": bounds, "ignored": frozenset(ignore),
+    }  # fmt: skip
+    reason = not_comparable(native, migrated)
+    if reason:
+        return Verdict(Outcome.NOT_COMPARABLE, reason, native, migrated, **given)  # type: ignore[arg-type]
     comparison = explained(compare(native, migrated, bounds, ignore), native, migrated)
     outcome, reason = _answer(comparison, replicas)
     return Verdict(outcome, reason, native, migrated, comparison, **given)  # type: ignore[arg-type]

@@ -49,20 +49,21 @@ def wait(process: int, timeout: float) -> int | None:
     if not done:
         end(process)
         return None
-    _kill_group(process)
+    end_group(process)
     return os.waitstatus_to_exitcode(status)
 
 
 def end(process: int) -> None:
     """Kill a child with its process group, and collect it."""
-    _kill_group(process)
+    end_group(process)
     with suppress(ProcessLookupError):  # it may not have made its group yet
         os.kill(process, signal.SIGKILL)
     with suppress(ChildProcessError):
         os.waitpid(process, 0)
 
 
-def _kill_group(process: int) -> None:
+def end_group(process: int) -> None:
+    """Kill what is left of the process group of a child."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
 

@@ -23,10 +23,15 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xla_migrate.verify import inside, processes
-from xla_migrate.verify.trace import Failure, Request, Trace
+from xla_migrate.verify.replica_runner import fork_all
+from xla_migrate.verify.trace import Request, Trace
 from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, read_text, save
+
+if TYPE_CHECKING:
+    from xla_migrate.verify.replicas import Replica
 
 PRELOADED = {
     "native": ("torch", "torch._dynamo", "torch.utils.data", "torch.utils.checkpoint"),
@@ -44,13 +49,13 @@ def record(request: Request) -> None:
     trace = _blank(request)
     request = inside.enter(request)
     _seed(request.seed)
-    start = time.perf_counter()
-    side = _Native(request) if request.side == "native" else _Xla(request)
-    trace.failure = side.run(trace)
-    trace.seconds = time.perf_counter() - start
+    side = _side(request)
+    side.run(trace)
     trace.stopped = request.steps is not None and len(trace.steps) >= request.steps
     after = _files_below(workdir)
     trace.files = {name: size for name, size in after.items() if before.get(name) != size}
+    if side.replica is not None:
+        side.replica.write_into(trace)
     trace.sources = inside.sources(request)
     _write(trace, out)
 
@@ -101,23 +106,42 @@ def _processor() -> str:
     return platform.processor()
 
 
+def _side(request: Request) -> _Native | _Xla | _Plain:
+    if request.mode == "plain":
+        return _Plain(request)
+    return _Native(request) if request.side == "native" else _Xla(request)
+
+
+class _Plain:
+    """The script and nothing else, to see what recording costs."""
+
+    replica = None
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def run(self, trace: Trace) -> None:
+        _run_script(self.request, trace)
+
+
 class _Native:
     """A native run: on CUDA where this machine has it, else on the CPU in CUDA's place."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.replica: Replica | None = None
 
-    def run(self, trace: Trace) -> Failure | None:
+    def run(self, trace: Trace) -> None:
         import torch
 
         from xla_migrate.verify import cuda_stand_in
         from xla_migrate.verify.host_rng import HostRandomness
         from xla_migrate.verify.recorder import Recorder
-        from xla_migrate.verify.script import run_script
 
         request, real = self.request, torch.cuda.is_available()
         mode = None if real else cuda_stand_in.install()
         trace.machine["device"] = torch.cuda.get_device_name(0) if real else "CPU in the place of CUDA"
+        self.replica = _join(request, lambda: len(recorder.steps))
         randomness = HostRandomness(("CPU", "CUDA") if real else ("CPU",))
         if request.rng == "host":
             randomness.install()
@@ -128,11 +152,10 @@ class _Native:
             perturb=request.perturb,
         )
         recorder.install()
-        failure = run_script(Path(request.script), request.argv)
+        _run_script(request, trace, self.replica)
         if mode is not None:
             mode.__exit__(None, None, None)
         recorder.write_into(trace, lambda tensors: None)
-        return failure
 
 
 class _Xla:
@@ -140,21 +163,27 @@ class _Xla:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.replica: Replica | None = None
 
-    def run(self, trace: Trace) -> Failure | None:
+    def run(self, trace: Trace) -> None:
         from xla_migrate.verify import xla_side
 
+        if not self.request.rendezvous:
+            from xla_migrate.verify.replicas.launching import Launching
+
+            Launching(0, 1).install()  # a launch would start a process that nobody watches
         xla_side.refuse_cuda()
         trace.machine["device"] = f"XLA on {os.environ.get('PJRT_DEVICE', '?')}"
-        return self._count(trace) if self.request.mode == "count" else self._values(trace)
+        run = self._count if self.request.mode == "count" else self._values
+        run(trace)
 
-    def _values(self, trace: Trace) -> Failure | None:
+    def _values(self, trace: Trace) -> None:
         from xla_migrate.verify import xla_side
         from xla_migrate.verify.host_rng import HostRandomness
         from xla_migrate.verify.recorder import Recorder
-        from xla_migrate.verify.script import run_script
 
         request, randomness = self.request, HostRandomness(("CPU", "XLA"))
+        self.replica = _join(request, lambda: len(recorder.steps))
         if request.rng == "host":
             randomness.install()
         xla_side.load_in_step()
@@ -163,16 +192,14 @@ class _Xla:
         )
         xla_side.watch_reductions(recorder)
         recorder.install()
-        failure = run_script(Path(request.script), request.argv)
+        _run_script(request, trace, self.replica)
         recorder.write_into(trace, xla_side.materialise)
-        return failure
 
-    def _count(self, trace: Trace) -> Failure | None:
+    def _count(self, trace: Trace) -> None:
         """The script as it is: its own randomness, its own loader threads."""
         from xla_migrate.verify import xla_side
         from xla_migrate.verify.reads import HostReads
         from xla_migrate.verify.recorder import Recorder
-        from xla_migrate.verify.script import run_script
 
         def observe(event: str) -> None:
             trace.samples.append(xla_side.take_sample(event, recorder.input_shapes()))
@@ -186,11 +213,27 @@ class _Xla:
         xla_side.watch_batches(observe)
         recorder.install()
         reads.install()
-        failure = run_script(Path(request.script), request.argv)
+        _run_script(request, trace)
         observe("end")
         trace.reads = reads.all()
         recorder.write_into(trace, xla_side.materialise)
-        return failure
+
+
+def _run_script(request: Request, trace: Trace, replica: Replica | None = None) -> None:
+    from xla_migrate.verify.script import run_script
+
+    start = time.perf_counter()
+    failure = run_script(Path(request.script), request.argv)
+    trace.failure = failure if replica is None else replica.finish(failure)
+    trace.seconds = time.perf_counter() - start
+
+
+def _join(request: Request, steps: Callable[[], int]) -> Replica | None:
+    if not request.rendezvous:
+        return None
+    from xla_migrate.verify.replicas import Replica
+
+    return Replica(request, steps)
 
 
 def _progress(request: Request) -> Callable[[int], None]:
@@ -229,7 +272,8 @@ def _files_below(root: Path) -> dict[str, int]:
 
 
 def serve(side: str) -> None:
-    """Answer requests from standard input, one JSON line each, until it is closed."""
+    """Answer requests from standard input, one JSON line each, until it is closed. A line with a list
+    of requests starts them all at once."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an import prints must not look like a reply
     missing = [name for name in ("torch", "torch_xla") if name in PRELOADED[side] and not find_spec(name)]
@@ -238,7 +282,12 @@ def serve(side: str) -> None:
         importlib.import_module(name)
     print("{}", file=replies, flush=True)
     for line in sys.stdin:
-        request = Request(**json.loads(line))
+        asked = json.loads(line)
+        if isinstance(asked, list):  # the replicas of one run
+            together = [Request(**one) for one in asked]
+            print(json.dumps({"status": fork_all(together, _child)}), file=replies, flush=True)
+            continue
+        request = Request(**asked)
         process = os.fork()
         if process == 0:
             _child(request)

@@ -102,13 +102,21 @@ class Runner:
             )
             return _collect(request, Path(directory), self._ask(request, progress))
 
+    def record_all(self, requests: list[Request]) -> list[Trace]:
+        """Run requests of one side at once, in processes that may wait for each other."""
+        statuses = self._reply_to(requests[0].side, [asdict(request) for request in requests])
+        return [
+            _collect(request, Path(request.out), status)
+            for request, status in zip(requests, statuses, strict=True)
+        ]
+
     def _ask(self, request: Request, progress: Progress | None = None) -> int | None:
         status: int | None = self._reply_to(
             request.side, asdict(request), _watcher(Path(request.out) / PROGRESS, progress)
         )
         return status
 
-    def _reply_to(self, side: str, asked: object, meanwhile: Callable[[], None]) -> Any:
+    def _reply_to(self, side: str, asked: object, meanwhile: Callable[[], None] = lambda: None) -> Any:
         with self._locks[side]:
             self.start(side)
             try:

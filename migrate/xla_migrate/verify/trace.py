@@ -15,8 +15,9 @@ Array = npt.NDArray[Any]
 class Request:
     """One run to record.
 
-    ``side`` is ``native`` or ``xla``. ``mode`` is ``values`` (losses, gradients, parameters) or
-    ``count`` (compilations, executions and host reads; no value is read; ``xla`` only). ``workdir``
+    ``side`` is ``native`` or ``xla``. ``mode`` is ``values`` (losses, gradients, parameters), ``count``
+    (compilations, executions and host reads; no value is read; ``xla`` only) or ``plain`` (nothing but the
+    time). ``workdir``
     is where the script runs and writes; ``out`` is the directory that gets the trace.
     """
 
@@ -180,6 +181,9 @@ class Trace:
     samples: list[Sample] = field(default_factory=list)
     reads: list[HostRead] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
+    reductions: list[list[int]] = field(default_factory=list)
+    """Of a replica on XLA, by step: the fewest and the most times that one of the gradients it used
+    was reduced over the replicas, empty for a step that used none."""
     files: dict[str, int] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     """The originals of the script and of what it imported from the copy that it ran in."""

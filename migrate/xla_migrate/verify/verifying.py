@@ -150,7 +150,7 @@ class Runs:
         if results and not any(result.changed for result in results.values()):
             notes.append("the migration changed nothing: both runs are of the same code")
         elif verdict.migrated.failure is not None and results:
-            notes.append("frames of the migrated run have the lines of the migrated files (--keep keeps them)")
+            notes.append("frames of the migrated run name lines of the migrated files (--keep keeps them)")
         notes += [f"the copy of the {stage} run is kept in {place}" for stage, place in self.kept]
         return replace(verdict, notes=tuple(notes), results=results)
 

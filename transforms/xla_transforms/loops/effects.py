@@ -148,10 +148,10 @@ class Effects:
         return self._loops[loop]
 
     def _judge(self, loop: cst.CSTNode) -> Effect:
-        if self._inside_model(loop):
-            return Effect.NONE
         body = loop.body  # type: ignore[attr-defined]
         found = self.of(body)
+        if self._inside_model(loop) and not found & Effect.STEP:
+            return Effect.NONE
         for inner in self._closures(body):
             found |= self.of(inner.body)
         working = Effect.FORWARD | Effect.BACKWARD

@@ -37,8 +37,10 @@ from xla_transforms.passes import (
     optimizer_order,
     packages,
     pinned_memory,
+    process_groups,
     ragged_batches,
     seeds,
+    several_devices,
     step_closures,
     steps,
     streams,
@@ -49,6 +51,7 @@ from xla_transforms.passes import (
 )
 
 PASSES: tuple[ModuleType, ...] = (
+    several_devices,
     loaders,
     transfers,
     device,
@@ -84,6 +87,7 @@ PASSES: tuple[ModuleType, ...] = (
     dynamic_shapes,
     ragged_batches,
     packages,
+    process_groups,
     availability,
     leftovers,
 )

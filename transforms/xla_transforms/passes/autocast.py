@@ -12,7 +12,6 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import is_word
-from xla_transforms.placing import several_devices
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
@@ -55,7 +54,7 @@ _HALF = frozenset({"torch.float16", "torch.half"})
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     for node in _candidates(context):
         paths = context.roles.spelled(node)

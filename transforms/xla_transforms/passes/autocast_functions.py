@@ -11,7 +11,6 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.naming import is_word
-from xla_transforms.placing import several_devices
 from xla_transforms.tree import argument, has_star
 
 CUSTOM = Rule(
@@ -50,7 +49,7 @@ _NAMED = frozenset(
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     for name in ("custom_fwd", "custom_bwd"):
         _calls(context, name)

@@ -13,7 +13,6 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.placing import several_devices
 from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, TRUE_ON_CUDA, numbers_gpu
 from xla_transforms.tree import walk
 
@@ -36,7 +35,7 @@ _SHOWS = ("builtins.print", "builtins.format", "builtins.str", "logging.")
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     folds = Folds(context)
     for node in list(context.index.all(*_CONDITIONS)):

@@ -10,6 +10,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.placing import device_at
 from xla_transforms.roles import Kind
 from xla_transforms.statements import has_call, live_calls, migrating, path_of, sole_target
@@ -79,7 +80,7 @@ def _load(context: Context, call: cst.Call, path: str) -> None:
         message = "the file may name CUDA; its tensors come to the CPU"
         change = context.plan.change(LOAD, call, message)
         change.wrap(call.args[-1], '{0}, map_location="cpu"')
-    elif _is_cpu(context, place.value):
+    elif _is_cpu(context, place.value) or _becomes_cpu(context, place.value):
         return
     else:
         _to_cpu(context, place)
@@ -92,6 +93,18 @@ def _is_cpu(context: Context, place: cst.BaseExpression) -> bool:
         first = place.params.params[0].name.value if place.params.params else ""
         return isinstance(place.body, cst.Name) and place.body.value == first
     return context.roles.places(place) == {"cpu"}
+
+
+def _becomes_cpu(context: Context, place: cst.BaseExpression) -> bool:
+    """Whether a variable serves for loading alone: the word that it holds is written as the CPU's."""
+    values = [b.value for b in context.roles.bindings(place)] if isinstance(place, cst.Name) else []
+    uses = Uses(context.roles)
+    written = (
+        isinstance(value, cst.BaseExpression) and value in context.plan.claimed and is_word(value)
+        and uses.of(value) == {Use.LOADED}
+        for value in values
+    )  # fmt: skip
+    return bool(values) and all(written)
 
 
 def _to_cpu(context: Context, place: cst.Arg) -> None:

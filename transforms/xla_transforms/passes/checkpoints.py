@@ -97,7 +97,12 @@ def _holds_tuple(context: Context, value: cst.BaseExpression, depth: int = 0) ->
 def _is_model(context: Context, value: cst.BaseExpression) -> bool:
     """Whether a value is a module, be it one that was loaded whole."""
     kinds = context.roles.kinds(value)
-    return Kind.MODEL in kinds and kinds <= {Kind.MODEL, Kind.STATE}
+    if Kind.MODEL in kinds:
+        return kinds <= {Kind.MODEL, Kind.STATE}
+    if not isinstance(value, cst.Name):
+        return False
+    scope = context.index.scope_of(value).owner(value.value)
+    return {"parameters", "train"} <= context.index.uses.get((scope, value.value), set())
 
 
 def _without_tensors(context: Context, value: cst.BaseExpression) -> bool:

@@ -110,10 +110,7 @@ def _undecorate(context: Context, decorator: cst.Decorator) -> None:
     source = context.index.source
     start, end = source.offsets(decorator)
     change = context.plan.change(COMPILE, decorator, _MESSAGE)
-    line, after = source.line_start(start), source.line_end(end)
-    rest = source.text[end:after].strip()
-    keep = f"{source.text[line:start]}{rest}{source.newline}" if rest.startswith("#") else ""
-    change.cut(line, after, keep)
+    change.cut(source.line_start(start), source.line_end(end))
 
 
 def _reference(context: Context, node: cst.CSTNode) -> None:

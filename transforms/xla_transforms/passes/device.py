@@ -12,9 +12,9 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import KEEPERS, Use, Uses, is_word, reads, words
-from xla_transforms.placing import VARIABLE, device_here, several_devices
+from xla_transforms.placing import VARIABLE, device_here
 from xla_transforms.roles import Kind
-from xla_transforms.tree import has_star, value_of
+from xla_transforms.tree import has_star, numbers_device, value_of
 
 NAME = Rule(
     "XLA101",
@@ -35,14 +35,6 @@ LEFT = Rule(
     "What receives it may raise without CUDA or silently take the CPU.",
     Severity.WARNING,
 )
-SEVERAL = Rule(
-    "XLA191",
-    "several-devices",
-    "The script computes on several GPUs by name; its devices are left as they are.",
-    "One XLA process has one device; a model split over cuda:0 and cuda:1 has no counterpart "
-    "(pytorch/xla guide: one process for each device).",
-    Severity.ERROR,
-)
 OUTSIDE = Rule(
     "XLA192",
     "device-from-outside",
@@ -50,7 +42,7 @@ OUTSIDE = Rule(
     'Where a configuration says "cuda", it has to say "xla" from now on.',
     Severity.WARNING,
 )
-RULES = (NAME, WORD, VARIABLE, LEFT, SEVERAL, OUTSIDE)
+RULES = (NAME, WORD, VARIABLE, LEFT, OUTSIDE)
 
 _CONSTRUCTOR = "torch.device"
 _ACCELERATOR = "torch.accelerator.current_accelerator"
@@ -62,12 +54,6 @@ _SHOWS = frozenset(
 def run(context: Context) -> None:
     if not context.uses_cuda:
         return
-    several = several_devices(context)
-    for node in several:
-        advice = "choose one device, or split the model with torch_xla.distributed.spmd"
-        context.plan.report(SEVERAL, node, "one of several GPUs that the script names", advice)
-    if several:
-        return
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
         path = context.roles.path(call.func)
@@ -76,6 +62,9 @@ def run(context: Context) -> None:
         elif path == _ACCELERATOR and context.plan.free(call):
             change = context.plan.change(NAME, call, "the accelerator is the XLA device")
             change.replace(call, change.spell(context.target.device))
+    for string in list(context.index.all(cst.FormattedString)):
+        assert isinstance(string, cst.FormattedString)
+        _joined_string(context, string)
     uses = Uses(context.roles)
     for word in list(words(context.index)):
         if context.plan.free(word) and not _in_constructor(context, word) and not context.roles.dead(word):
@@ -106,7 +95,7 @@ def _alone(context: Context, node: cst.CSTNode) -> bool:
 
 def _choice(context: Context, node: cst.BaseExpression, parts: list[cst.CSTNode | str]) -> str | None:
     """A template for the device that an argument of ``torch.device`` names; ``None`` to leave it."""
-    if is_word(node) or context.roles.kinds(node) == {Kind.NUMBER}:
+    if is_word(node) or context.roles.kinds(node) == {Kind.NUMBER} or _joined(context, node):
         return "{0}"
     if not isinstance(node, cst.IfExp):
         return None
@@ -122,6 +111,22 @@ def _choice(context: Context, node: cst.BaseExpression, parts: list[cst.CSTNode 
             ways[position] = f"{{1}}({{{len(parts) - 1}}})"
     parts.append(node.test)
     return f"{ways[0]} if {{{len(parts) - 1}}} else {ways[1]}"
+
+
+def _joined(context: Context, node: cst.BaseExpression) -> bool:
+    """Whether a string joins a device and its number: ``f"{accelerator}:{rank}"``."""
+    return isinstance(node, cst.FormattedString) and context.roles.places(node) == {"cuda"}
+
+
+def _joined_string(context: Context, node: cst.FormattedString) -> None:
+    """``f"{accelerator}:{rank}"`` elsewhere: ``str(torch.device("cuda"))`` has no number, XLA's has one."""
+    first = node.parts[0] if numbers_device(node) else None
+    if not isinstance(first, cst.FormattedStringExpression) or _shown(context, node):
+        return
+    device = context.roles.kinds(first.expression) == {Kind.DEVICE}
+    if device and context.roles.places(node) == {"cuda"} and context.plan.free(node):
+        change = context.plan.change(NAME, node, "an XLA device is written with its number, its type is not")
+        change.wrap(first.expression, "{0}.type")
 
 
 def _report_outside(context: Context, call: cst.Call, given: cst.BaseExpression) -> None:

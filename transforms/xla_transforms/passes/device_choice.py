@@ -12,7 +12,6 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.placing import several_devices
 from xla_transforms.tree import string_value, value_of
 
 SET_DEVICE = Rule(
@@ -44,7 +43,7 @@ _DTYPES = {"HalfTensor": "float16", "DoubleTensor": "float64", "BFloat16Tensor":
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)

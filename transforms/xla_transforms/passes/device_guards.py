@@ -11,7 +11,6 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import is_word
-from xla_transforms.placing import several_devices
 from xla_transforms.roles import Kind
 from xla_transforms.tree import dotted, method, receiver, same, string_value, walk
 
@@ -40,7 +39,7 @@ _SEARCHES = frozenset({"startswith", "find", "count", "index", "endswith"})
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     for node in list(context.index.all(cst.Attribute)):
         assert isinstance(node, cst.Attribute)

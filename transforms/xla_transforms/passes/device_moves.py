@@ -10,7 +10,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.placing import device_here, is_move, several_devices
+from xla_transforms.placing import device_here, is_move
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
 from xla_transforms.tree import argument, has_star, method, receiver, value_of
@@ -38,7 +38,7 @@ RULES = (MOVE, NUMBER, MOVE_LEFT)
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)

@@ -12,7 +12,6 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import Use, Uses, is_word
-from xla_transforms.placing import several_devices
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers, destination
 from xla_transforms.tree import body_of, method, string_value, value_of, walk
@@ -34,7 +33,7 @@ RULES = (OPTION, OPTION_LEFT)
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     for add in list(context.program.calls.get("add_argument", ())):
         name = destination(add)

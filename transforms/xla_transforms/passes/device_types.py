@@ -13,7 +13,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import reads
-from xla_transforms.placing import device_at, device_here, several_devices
+from xla_transforms.placing import device_at, device_here
 from xla_transforms.tree import method, receiver, string_value, value_of
 
 MADE = Rule(
@@ -53,7 +53,7 @@ _PREFIX = "torch.cuda."
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
     for assign in list(context.index.all(cst.Assign)):
         assert isinstance(assign, cst.Assign)

@@ -24,7 +24,6 @@ from xla_transforms.models import (
     returns_to_host,
     same_model,
 )
-from xla_transforms.placing import several_devices
 from xla_transforms.plan import Render
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.facts import of_kind
@@ -60,7 +59,7 @@ _HARMLESS = ("parameters", "named_parameters", "load_state_dict", "state_dict", 
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or context.already_xla or several_devices(context):
+    if not context.uses_cuda or context.already_xla:
         return
     every = moves(context.roles)
     optimizers = _optimizers(context) if every else []

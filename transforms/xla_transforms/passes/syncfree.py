@@ -14,7 +14,6 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.placing import several_devices
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.tree import string_value
@@ -62,9 +61,10 @@ _ADVICE = {
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or several_devices(context):
+    if not context.uses_cuda:
         return
-    twins = context.settings.syncfree == "always" or (context.settings.syncfree == "amp" and context.uses_amp)
+    beside_amp = context.settings.syncfree == "amp" and context.uses_amp and context.speaks_of_gpu
+    twins = context.settings.syncfree == "always" or beside_amp
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
         if not context.roles.dead(call):

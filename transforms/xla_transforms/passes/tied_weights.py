@@ -15,7 +15,6 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.models import Move, keep_identity, moves
-from xla_transforms.placing import several_devices
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method, is_self, lineage, role_of
 from xla_transforms.scopes import parameters
@@ -60,7 +59,7 @@ class Tie:
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or context.already_xla or several_devices(context):
+    if not context.uses_cuda or context.already_xla:
         return
     every = moves(context.roles)
     moved: set[cst.CSTNode] = set()

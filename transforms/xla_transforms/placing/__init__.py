@@ -16,14 +16,21 @@ from xla_transforms.placing.introduced import NEW, VARIABLE, Introduced
 from xla_transforms.placing.moves import is_move, numbered
 from xla_transforms.placing.variables import Variable, Variables
 from xla_transforms.plan import Planned
+from xla_transforms.scopes import Binding, How, ModuleIndex
 
 if TYPE_CHECKING:
     from xla_transforms.context import Context
 
 __all__ = [
     "VARIABLE", "Placing", "Variable", "device_at", "device_here", "is_move", "may_be_cpu", "several_devices",
-    "xla_test",
+    "sharding", "xla_test",
 ]  # fmt: skip
+
+
+_SHARDING = tuple(
+    f"torch.distributed.{name}."
+    for name in ("fsdp", "tensor", "_tensor", "_composable", "_shard", "pipelining", "pipeline", "rpc")
+)
 
 
 def device_at(context: Context, node: cst.CSTNode, change: Planned) -> str:
@@ -52,6 +59,19 @@ def several_devices(context: Context) -> list[cst.CSTNode]:
     """The places that name a CUDA device by a constant number, where the module names different ones."""
     named = context.placing.numbered
     return [node for node, _ in named] if len({number for _, number in named}) > 1 else []
+
+
+def sharding(index: ModuleIndex) -> list[tuple[str, Binding]]:
+    """What a module imports, in any case, to part a model among processes."""
+    found = []
+    for bindings in index.scopes[index.source.module].bindings.values():
+        for binding in bindings:
+            path = binding.name
+            line = index.statement_of(binding.statement)
+            plain = line is not None and isinstance(index.parent(line), cst.Module)
+            if binding.how is How.IMPORT and plain and f"{path}.".startswith(_SHARDING):
+                found.append((path, binding))
+    return sorted(found, key=lambda f: index.source.offsets(f[1].node))
 
 
 def may_be_cpu(context: Context, node: cst.CSTNode) -> bool:

@@ -11,7 +11,7 @@ from xla_transforms.roles import calls, classes, structure
 from xla_transforms.roles.catalog import ANNOTATIONS
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
 from xla_transforms.scopes import Binding, How
-from xla_transforms.tree import string_value
+from xla_transforms.tree import numbers_device, string_value
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -147,9 +147,15 @@ def _unary(roles: Roles, node: cst.UnaryOperation) -> Facts:
     return fact(Kind.BOOLEAN) if isinstance(node.operator, cst.Not) else roles.facts(node.expression)
 
 
+_DEVICES = {Kind.DEVICE, Kind.STRING}
+
+
 def _formatted(roles: Roles, node: cst.FormattedString) -> Facts:
     first = node.parts[0] if node.parts else None
     text = first.value if isinstance(first, cst.FormattedStringText) else ""
+    if isinstance(first, cst.FormattedStringExpression) and numbers_device(node):
+        known = roles.facts(first.expression)
+        text = "cuda:" if known and {f.kind for f in known} <= _DEVICES and places(known) == {"cuda"} else ""
     return fact(Kind.STRING, _prefix(text), node)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.tree import number_value, same, string_value
+from xla_transforms.tree import number_value, same, string_value, walk
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -89,13 +89,21 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
 def numbers_gpu(roles: Roles, node: cst.Comparison) -> bool:
     """Whether ``args.gpu is not None`` asks for the number of the one GPU to use instead of all.
 
-    On one device both ways compute the same; the way with a number is the one without DataParallel.
+    On one device both ways compute the same; the way with a number is the one without DataParallel. Where it
+    chooses how processes share the GPUs, the ways differ in more: the user's number decides.
     """
     if len(node.comparisons) != 1 or getattr(node.comparisons[0].comparator, "value", "") != "None":
         return False
     moves = (*roles.program.calls.get("cuda", ()), *roles.program.calls.get("set_device", ()))
     given = [arg.value for call in moves for arg in call.args[:1] if arg.keyword is None]
-    return any(same(node.left, value) for value in given)
+    return any(same(node.left, value) for value in given) and not _shares(roles, node)
+
+
+def _shares(roles: Roles, node: cst.Comparison) -> bool:
+    """Whether a way behind a condition hands its model to ``DistributedDataParallel``."""
+    guard = next((a for a in roles.index(node).ancestors(node) if isinstance(a, cst.If)), None)
+    calls = (n for n in walk(guard) if isinstance(n, cst.Call)) if guard is not None else ()
+    return any(roles.path(call.func).endswith(".DistributedDataParallel") for call in calls)
 
 
 def _device_behind(node: cst.BaseExpression) -> cst.BaseExpression:

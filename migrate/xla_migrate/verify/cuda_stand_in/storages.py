@@ -7,7 +7,7 @@ storage lives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -63,6 +63,20 @@ def settle(result: torch.Tensor, source: torch.Tensor, on_cuda: bool) -> torch.T
     if is_placed(source) != on_cuda and share_memory(result, source):
         result = result.clone()
     return mark(result) if on_cuda else result
+
+
+def any_placed(values: Iterable[object]) -> bool:
+    """Whether a tensor in nested containers pretends to be on the CUDA device."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if is_placed(value):
+                return True
+        elif isinstance(value, (list, tuple)):
+            if any_placed(value):
+                return True
+        elif isinstance(value, dict) and any_placed(value.values()):
+            return True
+    return False
 
 
 def tensors_in(value: object) -> Iterator[torch.Tensor]:

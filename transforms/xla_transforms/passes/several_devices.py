@@ -1,0 +1,49 @@
+"""Programs that are made for several devices: they are reported and left, every line of them.
+
+A half of such a program on the XLA device and the other half on CUDA would run on neither.
+Source: pytorch/xla v2.9.0, the guide "PyTorch on XLA devices" (one process for each device) and ``spmd``.
+"""
+
+from __future__ import annotations
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.placing import several_devices, sharding
+
+SEVERAL = Rule(
+    "XLA191",
+    "several-devices",
+    "The script computes on several GPUs by name; its devices are left as they are.",
+    "One XLA process has one device; a model split over cuda:0 and cuda:1 has no counterpart "
+    "(pytorch/xla guide: one process for each device).",
+    Severity.ERROR,
+)
+SHARDED = Rule(
+    "XLA197",
+    "sharded-program",
+    "The program parts one model among processes; it is left as it is.",
+    "FSDP, DTensor, pipelines and torch.distributed.rpc know CUDA and the CPU alone; on XLA a model is "
+    "parted by torch_xla.distributed.fsdp or spmd (pytorch/xla v2.9.0).",
+    Severity.ERROR,
+)
+RULES = (SEVERAL, SHARDED)
+
+
+def run(context: Context) -> None:
+    if not context.names_cuda:
+        return
+    for node in several_devices(context):
+        advice = "choose one device, or split the model with torch_xla.distributed.spmd"
+        context.plan.report(SEVERAL, node, "one of several GPUs that the script names", advice)
+    _sharded(context)
+
+
+def _sharded(context: Context) -> None:
+    advice = "write it for torch_xla.distributed.fsdp or spmd, then migrate again"
+    for path, binding in sharding(context.index)[:1]:
+        context.plan.report(SHARDED, binding.statement, f"{path} is made for several processes", advice)
+        return
+    modules = context.program.modules.values()
+    if context.speaks_of_gpu and any(sharding(module) for module in modules):
+        first = context.index.source.module.body[0]
+        context.plan.report(SHARDED, first, "left as its program is, which several processes share", advice)
