@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,12 @@ import pytest
 from running import Cli
 from trees import plant
 
-from xla_migrate.verify import Failure, Step, Trace
+from xla_migrate import migrate_project
+from xla_migrate.cli.verify import _page
+from xla_migrate.cli.verify import compare as compare_command
+from xla_migrate.cli.verify import record as record_command
+from xla_migrate.cli.verify import verify as verify_command
+from xla_migrate.verify import Failure, Step, Trace, judge
 from xla_migrate.verify.failures import frames_of, unrecorded
 from xla_migrate.verify.processes import STACKS, UNWRITTEN
 from xla_migrate.verify.trace import Request
@@ -131,6 +138,33 @@ def test_other_numbers_are_a_divergence(cli: Cli, here: Path) -> None:
     assert ran.text.startswith("diverged")
     report = json.loads((here / "report.json").read_text())
     assert (report["outcome"], report["exit_code"]) == ("diverged", 1)
+
+
+def test_the_page_is_written_beside_the_answer(cli: Cli, here: Path) -> None:
+    saved(here, native=trace("native"), xla=trace("xla"))
+    ran = cli("compare", "native.trace", "xla.trace", "--html", "report.html")
+    assert ran.code == 0
+    assert ran.text.startswith("equal")
+    assert (here / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_findings_of_the_page_name_the_file_that_they_are_about(tmp_path: Path) -> None:
+    helper = "import torch\ngraph = torch.cuda.CUDAGraph()\n"
+    plant(tmp_path, {"train.py": "import helper\n", "helper.py": helper})
+    results = migrate_project([tmp_path / "train.py", tmp_path / "helper.py"])
+    verdict = replace(judge(trace("native"), trace("xla")), results=results)
+    found = re.findall(r"[\w./-]*helper\.py:\d+", _page(verdict))
+    assert found
+
+
+def test_the_page_about_verify_names_options_that_exist() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text()
+    text = re.sub(r"-- --.*| -- .*", "", page)
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text))
+    commands = (verify_command, record_command, compare_command)
+    known = {name for command in commands for param in command.params for name in param.opts}
+    assert named - {"--epochs"} <= known
+    assert {"--share", "--keep", "--copy-limit", "--timeout", "--steps"} <= named
 
 
 def test_a_migrated_run_that_failed_is_a_divergence(cli: Cli, here: Path) -> None:
