@@ -174,7 +174,7 @@ def test_a_hang_ends_with_the_stack_of_every_thread(project: Project):
     )
     failure = verdict.native.failure
     assert failure is not None
-    assert str(failure).startswith("Timeout: the run had not ended after 3 s\n  main thread:\n")
+    assert str(failure).startswith("Timeout: no end after 3 s\n  main thread:\n")
     assert any(frame.endswith("in <module>: time.sleep(1000)") for frame in failure.frames)
     assert any("in wait_for_ever:" in frame for frame in failure.frames)
 

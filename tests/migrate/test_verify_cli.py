@@ -253,7 +253,7 @@ def test_the_stacks_of_a_hang_name_each_thread_the_main_one_first() -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "message"),
     [
-        (None, "Timeout", "had not ended after 5 s"),
+        (None, "Timeout", "no end after 5 s"),
         (-9, "Killed", "signal 9 (SIGKILL: memory may have run out)"),
         (-15, "Killed", "signal 15 (SIGTERM)"),
         (-64, "Killed", "signal 64"),

@@ -28,7 +28,7 @@ def unrecorded(request: Request, directory: Path, status: int | None) -> Failure
     tail = [line for line in stderr.splitlines() if line.strip()][-KEPT:]
     if status is None:
         frames = frames_of(read_text(directory / STACKS)) or tail
-        return Failure("Timeout", f"the run had not ended after {request.timeout:g} s", frames)
+        return Failure("Timeout", f"no end after {request.timeout:g} s", frames)
     if status < 0:
         return Failure("Killed", _signal(-status), frames_of(stderr) or tail)
     if status == UNWRITTEN:
