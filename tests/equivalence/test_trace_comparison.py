@@ -9,8 +9,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from xla_migrate.verify import BOUNDS, Failure, Sample, Step, Trace, compare
+from xla_migrate.verify import BOUNDS, Failure, Outcome, Sample, Step, Trace, compare, judge
 from xla_migrate.verify.causes import explained
+from xla_migrate.verify.compare import floor_of
 from xla_migrate.verify.trace import Batch, HostRead
 from xla_migrate.verify.trace_file import BadTrace, Replacing, load, save
 
@@ -180,3 +181,20 @@ def test_a_trace_of_another_version_says_so(tmp_path):
         archive.writestr("trace.json", json.dumps({"version": 0}))
     with pytest.raises(BadTrace, match="another version"):
         load(path)
+
+
+def test_a_run_may_be_as_far_away_as_rounding_carries_the_native_one():
+    native = trace([1.0, 0.5, 0.25])
+    floor = floor_of(native, trace([1.0, 0.502, 0.26]))
+    assert [floor.at("loss", number) for number in (0, 1, 2, 3)] == pytest.approx([0, 0, 4e-3, 4e-2])
+    assert floor.worst == pytest.approx(4e-2)
+    chaotic = trace([1.0, 0.505, 0.27])
+    assert judge(native, chaotic).outcome is Outcome.DIVERGED
+    assert judge(native, chaotic, floor=floor).outcome is Outcome.WITHIN
+
+
+def test_a_difference_before_rounding_could_carry_so_far_is_none_of_chaos():
+    native = trace([1.0, 0.5, 0.25])
+    floor = floor_of(native, trace([1.0, 0.5, 0.26]))
+    first = judge(native, trace([1.0, 0.505, 0.25]), floor=floor).comparison.first
+    assert (first.kind, first.where) == ("loss", "backward 2 of 3")

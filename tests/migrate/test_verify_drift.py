@@ -60,8 +60,8 @@ def test_the_bounds_are_those_that_the_verdict_used() -> None:
     assert verdict.floor == 4e-7
     rough = dataclasses.replace(verdict, bounds=None, floor=None)
     assert bounds_in(rough).loss == 1e-4
-    shaky = judge(verdict.native, verdict.migrated, floor=1e-2)
-    assert bounds_in(shaky).loss == pytest.approx(3e-2)
+    shaky = judge(verdict.native, verdict.migrated, floor=verdicts.shaking(1e-2))
+    assert loss_differences(shaky).bounds[0] == pytest.approx(3e-2)
 
 
 def test_parameters_come_worst_first_and_those_not_compared_last() -> None:

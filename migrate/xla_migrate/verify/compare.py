@@ -7,7 +7,8 @@ exceeds its bound is the first divergence. ``causes`` says what such a differenc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -29,6 +30,9 @@ TINY = 1e-30
 GROWTH = 100
 """Bounds hold for so many steps and grow in proportion afterwards, as rounding errors add up."""
 
+CHAOS = 3
+"""Two runs may be so many times as far apart as rounding alone would carry them."""
+
 WEIGHT = 3.2
 """The root mean square of the weights of a digest."""
 
@@ -45,15 +49,36 @@ class Bounds:
     loss: float
     parameters: float
     gradient: float = 10.0
+    floor: Floor | None = None
     evaluation: float = 10.0
 
     def at(self, bound: float, step: int) -> float:
         """A bound after so many steps."""
         return bound * max(1.0, step / GROWTH)
 
-    def plus(self, floor: float) -> Bounds:
-        """These bounds, or ``floor`` where that is larger: what rounding alone did to the native run."""
-        return replace(self, loss=max(self.loss, floor), parameters=max(self.parameters, floor))
+    def allowed(self, bound: float, kind: str, backwards: int) -> float:
+        """The bound, or several times what rounding alone did to this quantity by then, if that is more."""
+        return bound if self.floor is None else max(bound, CHAOS * self.floor.at(kind, backwards))
+
+
+@dataclass(frozen=True)
+class Floor:
+    """How far two native runs are apart that differ in nothing but rounding: for each quantity the
+    largest relative difference so far, by the number of losses before it."""
+
+    curves: Mapping[str, Sequence[tuple[int, float]]]
+
+    def at(self, kind: str, backwards: int) -> float:
+        """The largest difference of a quantity up to a place."""
+        curve = self.curves.get(kind, ())
+        known = bisect_right(curve, (backwards, math.inf))
+        return curve[known - 1][1] if known else 0.0
+
+    @property
+    def worst(self) -> float:
+        """The largest difference of the losses and the final parameters."""
+        ends = [curve[-1][1] for kind in ("loss", "final parameter") if (curve := self.curves.get(kind))]
+        return max(ends, default=0.0)
 
 
 BOUNDS = {"float32": Bounds(1e-4, 1e-4), "bfloat16": Bounds(3e-2, 3e-2)}
@@ -100,8 +125,8 @@ def compare(native: Trace, migrated: Trace, bounds: Bounds, ignore: Collection[s
     that are not compared, as ``optimizer.position`` (``"0.3"``); those whose gradient is nothing
     but rounding are left out anyway.
     """
-    pair = Pair(native, migrated, bounds, frozenset(ignore) | _noise(native))
-    found = [one for quantity in QUANTITIES for one in quantity(pair)]
+    pair = Pair(native, migrated, bounds, frozenset(ignore) | noise_in(native))
+    found = _all(pair)
     exceeding = sorted((one for one in found if one[1].exceeds), key=lambda one: _order(one[0]))
     firsts: dict[str, Divergence] = {}
     for _, divergence in [*_failures(pair), *exceeding]:
@@ -113,15 +138,38 @@ def compare(native: Trace, migrated: Trace, bounds: Bounds, ignore: Collection[s
     )  # fmt: skip
 
 
+def floor_of(native: Trace, perturbed: Trace) -> Floor:
+    """The floor between a native run and one whose initial parameters were changed in their last digit."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    found = _all(Pair(native, perturbed, Bounds(0.0, 0.0), noise_in(native)))
+    for place, divergence in sorted(found, key=lambda one: _order(one[0])):
+        if divergence.difference is not None and math.isfinite(divergence.difference):
+            curve = curves.setdefault(divergence.kind, [])
+            curve.append((place.backwards, max(divergence.difference, curve[-1][1] if curve else 0.0)))
+    return Floor(curves)
+
+
+def _all(pair: Pair) -> list[Found]:
+    found = [one for quantity in QUANTITIES for one in quantity(pair)]
+    return [(place, _allowed(pair.bounds, place, divergence)) for place, divergence in found]
+
+
+def _allowed(bounds: Bounds, place: Place, divergence: Divergence) -> Divergence:
+    if bounds.floor is None or divergence.bound is None:
+        return divergence
+    return replace(divergence, bound=bounds.allowed(divergence.bound, divergence.kind, place.backwards))
+
+
 def _order(place: Place) -> tuple[int, int]:
     return place.backwards, place.rank
 
 
 def _worst(found: Sequence[Found], kind: str) -> float:
-    return max((d.difference for _, d in found if d.kind == kind and d.difference is not None), default=0.0)
+    differences = [d.difference for _, d in found if d.kind == kind and d.difference is not None]
+    return math.nan if any(map(math.isnan, differences)) else max(differences, default=0.0)
 
 
-def _noise(native: Trace) -> frozenset[str]:
+def noise_in(native: Trace) -> frozenset[str]:
     """Parameters whose gradient is rounding in every step of the native run."""
     largest: dict[tuple[int, int], float] = {}
     for step in native.steps:
@@ -257,10 +305,11 @@ def _unreached(pair: Pair) -> Iterator[Found]:
 def _parameters_by_step(pair: Pair) -> Iterator[Found]:
     for number, one, other in pair.steps:
         place, where = Place(one.backwards, PARAMETER), _step_where(pair, number)
-        floor = SMALL * max((n / s**0.5 for n, s in zip(one.norms, _sizes(pair.native, one), strict=False)),
-                            default=0.0)  # fmt: skip
+        sizes = _sizes(pair.native, one)
+        by_element = (n / max(s, 1) ** 0.5 for n, s in zip(one.norms, sizes, strict=False))
+        floor = SMALL * max(by_element, default=0.0)
         bound = pair.bounds.at(pair.bounds.parameters, number)
-        for j, size in enumerate(_sizes(pair.native, one)[: min(len(one.norms), len(other.norms))]):
+        for j, size in enumerate(sizes[: min(len(one.norms), len(other.norms))]):
             if pair.ignored(one.optimizer, j):
                 continue
             scale = max(one.norms[j], floor * size**0.5, TINY)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from xla_migrate.verify.compare import SMALL, TINY, WEIGHT, Bounds, _noise
+from xla_migrate.verify.compare import LATE, SMALL, TINY, WEIGHT, Bounds, noise_in
 from xla_migrate.verify.judge import bounds_of
 from xla_migrate.verify.trace import Array, Step, Trace, name_of
 from xla_migrate.verify.verdict import Verdict
@@ -79,7 +79,7 @@ def loss_differences(verdict: Verdict) -> Curve:
         scale = max(abs(one), floor, TINY)
         curve.at.append(number)
         curve.differences.append(0.0 if one == other else abs(one - other) / scale)
-        curve.bounds.append(bounds.at(bounds.loss, number))
+        curve.bounds.append(bounds.allowed(bounds.at(bounds.loss, number), "loss", number))
     return curve
 
 
@@ -111,7 +111,7 @@ def _badness(drift: Drift) -> tuple[bool, float]:
 
 def _of_optimizer(verdict: Verdict, optimizer: int) -> Iterator[Drift]:
     native, bounds = verdict.native, bounds_in(verdict)
-    skipped = verdict.ignored | _noise(native)
+    skipped = verdict.ignored | noise_in(native)
     ones, others = (_final(trace, optimizer) for trace in (native, verdict.migrated))
     curves = list(_by_step(verdict, optimizer))
     floor = SMALL * max((_rms(array) for array in ones), default=0.0)
@@ -122,7 +122,7 @@ def _of_optimizer(verdict: Verdict, optimizer: int) -> Iterator[Drift]:
             elements=both[0].size if both else 0,
             compared=f"{optimizer}.{j}" not in skipped,
             final=_distance(*both, floor) if both else None,
-            bound=bounds.at(bounds.parameters, len(native.steps)),
+            bound=bounds.allowed(bounds.at(bounds.parameters, len(native.steps)), "final parameter", LATE),
             by_step=curves[j] if j < len(curves) else Curve(),
         )
 
@@ -159,7 +159,12 @@ def _by_step(verdict: Verdict, optimizer: int) -> Iterator[Curve]:
     for j in range(int(held.max(initial=0))):
         rows = held > j
         at = numbers[rows].tolist()
-        yield Curve(at, found[rows, j].tolist(), [bounds.at(bounds.parameters, n) for n in at])
+        yield Curve(at, found[rows, j].tolist(), [_bound(bounds, verdict.native, n) for n in at])
+
+
+def _bound(bounds: Bounds, native: Trace, step: int) -> float:
+    bound = bounds.at(bounds.parameters, step)
+    return bounds.allowed(bound, "parameter", native.steps[step - 1].backwards)
 
 
 def _described(step: Step) -> int:

@@ -44,7 +44,7 @@ def performance_of(native: Trace, counted: Trace, limits: Limits) -> Performance
         iterations=iterations_of(native) if limits.iterations is None else limits.iterations,
         executions=last.executions if last else 0,
         executions_by_step=_growth([s.executions for s in steps], last.executions if last else 0),
-        compilations_by_step=_growth([0, *(s.compiles for s in steps)]),
+        compilations_by_step=_growth([s.compiles for s in steps], last.compiles if last else 0),
         settled=_settled(steps),
         reads=counted.reads,
         fallbacks=dict(last.fallbacks) if last else {},

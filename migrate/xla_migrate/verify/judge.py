@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from xla_migrate.verify.causes import explained
-from xla_migrate.verify.compare import BOUNDS, Bounds, compare
+from xla_migrate.verify.compare import BOUNDS, Bounds, Floor, compare
 from xla_migrate.verify.executions import Limits, performance_of
 from xla_migrate.verify.trace import Trace
 from xla_migrate.verify.verdict import Comparison, Outcome, Verdict
@@ -19,20 +20,21 @@ def judge(
     bounds: Bounds | None = None,
     ignore: Collection[str] = (),
     limits: Limits | None = None,
-    floor: float | None = None,
+    floor: Floor | None = None,
     replicas: tuple[str, ...] = (),
 ) -> Verdict:
     """Compare two ``values`` traces and, where there is one, look at a ``count`` trace.
 
     ``bounds`` are those of the lower precision of the two runs by default. ``floor`` is what
-    :func:`floor_of` found between two native runs: no difference below three times of it counts.
+    :func:`floor_of` found between two native runs; no difference counts that is a few times of it.
     """
     performance = performance_of(native, counted, limits or Limits()) if counted is not None else None
     bounds = bounds or bounds_of(native, migrated)
     if floor is not None:
-        bounds = bounds.plus(3 * floor)
+        bounds = replace(bounds, floor=floor)
     given = {
-        "counted": counted, "performance": performance, "floor": floor, "replicas": replicas,
+        "counted": counted, "performance": performance, "replicas": replicas,
+        "floor": None if floor is None else floor.worst,
         "bounds": bounds, "ignored": frozenset(ignore),
     }  # fmt: skip
     reason = not_comparable(native, migrated)
@@ -65,13 +67,6 @@ def not_comparable(native: Trace, migrated: Trace) -> str:
     if native.stopped != migrated.stopped and migrated.failure is None:
         return "one run was ended after a number of steps and the other was not"
     return ""
-
-
-def floor_of(native: Trace, perturbed: Trace) -> float:
-    """How far rounding alone carries: the largest relative difference of losses and final parameters
-    between a native run and one whose initial parameters were changed in their last digit."""
-    result = compare(native, perturbed, Bounds(0.0, 0.0))
-    return max(result.worst_loss, result.worst_parameters)
 
 
 def _answer(comparison: Comparison, replicas: tuple[str, ...]) -> tuple[Outcome, str]:
