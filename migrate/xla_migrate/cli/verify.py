@@ -23,6 +23,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 INTERRUPTED = 130
 STAGES = {
     "native": "native run",
+    "folded": "native run with larger batches",
+    "shaken": "native run with rounded parameters",
     "migration": "migration",
     "migrated": "migrated run",
     "counted": "counting executions",
@@ -95,6 +97,8 @@ class _Command(click.Command):
 
 @click.command(cls=_Command, context_settings=CONTEXT, short_help="Run a script natively and migrated.")
 @with_options(RUN_OPTIONS, MIGRATION_OPTIONS, REPORT_OPTIONS)
+@click.option("--replicas", type=click.IntRange(1), default=1, metavar="N",
+              help="Run N replicas against N native ranks over gloo.  [default: 1]")  # fmt: skip
 def verify(**given: Any) -> None:
     """Run SCRIPT natively and migrated, and compare what it trained.
 
@@ -189,6 +193,7 @@ def _options(given: dict[str, Any]) -> Options:
         xla_python=given["xla_python"],
         target=given.get("release", DEFAULT),
         syncfree=given.get("syncfree", "amp"),
+        replicas=given.get("replicas", 1),
     )
 
 

@@ -10,9 +10,6 @@ from itertools import pairwise
 from xla_migrate.verify.trace import HostRead, Sample, Trace
 from xla_migrate.verify.verdict import Performance
 
-WARM_UP = 2
-"""Steps in which something new is compiled anyway: the first differs from those that follow it."""
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -119,11 +116,11 @@ def _settled(steps: list[Sample]) -> int | None:
 
 
 def _recompiled(steps: list[Sample]) -> Iterator[str]:
-    """What had changed when something was compiled after the warm-up."""
+    """What had changed when something was compiled in the second half of the steps."""
     seen: list[str] = []
     for number, (earlier, sample) in enumerate(pairwise(steps), 2):
         seen.append(earlier.shapes)
-        if number <= WARM_UP or sample.compiles == earlier.compiles:
+        if number <= len(steps) // 2 + 1 or sample.compiles == earlier.compiles:
             continue
         if sample.shapes not in seen:
             yield f"step {number}: the inputs became {sample.shapes}, before {earlier.shapes}"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from xla_migrate.verify.causes import explained
 from xla_migrate.verify.compare import BOUNDS, Bounds, Floor, compare
 from xla_migrate.verify.executions import Limits, performance_of
+from xla_migrate.verify.replica_checks import aligned, check_replicas, comparable_samples
 from xla_migrate.verify.trace import Trace
 from xla_migrate.verify.verdict import Comparison, Outcome, Verdict
+
+BATCH_NORM = 0.1
+"""What an evaluation may differ by in a model with a BatchNorm: torch_xla keeps the running variance
+without Bessel's correction, so it is smaller by one part in the number of values of a batch."""
+
+NUMBERS = ("loss", "gradient norm", "parameter", "final parameter", "evaluation")
+WORSE = (Outcome.EQUAL, Outcome.WITHIN, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 
 
 def judge(
@@ -35,7 +43,7 @@ def judge(
     given = {
         "counted": counted, "performance": performance, "replicas": replicas,
         "floor": None if floor is None else floor.worst,
-        "bounds": bounds, "ignored": frozenset(ignore),
+        "bounds": bounds, "ignored": frozenset(ignore), "notes": notes_on(native),
     }  # fmt: skip
     reason = not_comparable(native, migrated)
     if reason:
@@ -45,10 +53,55 @@ def judge(
     return Verdict(outcome, reason, native, migrated, comparison, **given)  # type: ignore[arg-type]
 
 
+def judge_replicas(native: Sequence[Trace], replicas: Sequence[Trace]) -> Verdict:
+    """Compare replicas with native ranks, rank by rank, or with one native process that took batches
+    of N times the size; and look at what must hold between replicas."""
+    problems = check_replicas(replicas, native)
+    pairs = aligned(native, replicas)
+    verdicts = [judge(one, other, replicas=problems) for one, other in pairs]
+    worst = max(verdicts, key=lambda verdict: WORSE.index(verdict.outcome))
+    if len(native) == 1 and not problems and worst.outcome is Outcome.DIVERGED:
+        reason = comparable_samples(native[0], replicas)
+        if reason:
+            return replace(worst, outcome=Outcome.NOT_COMPARABLE, reason=reason)
+    return worst
+
+
+def notes_on(native: Trace) -> tuple[str, ...]:
+    """What a reader of the verdict must know about the backend."""
+    if not (native.evaluations and has_batch_norm(native)):
+        return ()
+    return (
+        "the model holds a BatchNorm, whose running variance torch_xla keeps without Bessel's correction:"
+        f" its evaluations may differ by {BATCH_NORM:.0%}",
+    )
+
+
+def may_be_chaos(verdict: Verdict) -> bool:
+    """Whether two runs part in numbers alone, as those of a chaotic program do that rounds otherwise."""
+    comparison = verdict.comparison
+    if comparison is None or comparison.first is None:
+        return False
+    found = [comparison.first, *comparison.others]
+    return all(one.kind in NUMBERS and one.difference is not None for one in found)
+
+
 def bounds_of(native: Trace, migrated: Trace) -> Bounds:
     """The bounds for the lowest precision that either run computed in."""
-    dtypes = {native.dtype, migrated.dtype}
-    return BOUNDS["bfloat16" if "bfloat16" in dtypes else "float32"]
+    bounds = BOUNDS[lowest_dtype(native, migrated)]
+    if has_batch_norm(native):
+        return replace(bounds, evaluation=max(bounds.evaluation, BATCH_NORM / bounds.loss))
+    return bounds
+
+
+def lowest_dtype(*traces: Trace) -> str:
+    """The lowest precision that some run computed in."""
+    return "bfloat16" if any(trace.dtype == "bfloat16" for trace in traces) else "float32"
+
+
+def has_batch_norm(trace: Trace) -> bool:
+    """Whether a model keeps the running variance of a BatchNorm."""
+    return any(name.endswith("running_var") for module in trace.modules for name in module)
 
 
 def not_comparable(native: Trace, migrated: Trace) -> str:

@@ -136,6 +136,7 @@ class _Native:
 
         from xla_migrate.verify import cuda_stand_in
         from xla_migrate.verify.host_rng import HostRandomness
+        from xla_migrate.verify.loading import fold_batches
         from xla_migrate.verify.recorder import Recorder
 
         request, real = self.request, torch.cuda.is_available()
@@ -145,6 +146,8 @@ class _Native:
         randomness = HostRandomness(("CPU", "CUDA") if real else ("CPU",))
         if request.rng == "host":
             randomness.install()
+        if request.fold > 1:
+            fold_batches(request.fold)
         recorder = Recorder(
             draws=lambda: randomness.draws,
             progress=_progress(request),

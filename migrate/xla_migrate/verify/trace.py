@@ -38,6 +38,8 @@ class Request:
     """Directories of the user that the run may read but not write."""
     perturb: float = 0.0
     """Relative size of a change made to the initial parameters: how far rounding alone carries."""
+    fold: int = 1
+    """The batches of every DataLoader are so many times as large as the script says."""
     rank: int = 0
     world: int = 1
     rendezvous: str = ""

@@ -6,23 +6,29 @@ Each run has a fresh scratch copy of its own, so that none sees what another one
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from xla_migrate.api import Result, migrate_project
-from xla_migrate.verify.judge import judge
+from xla_migrate.verify.compare import floor_of
+from xla_migrate.verify.judge import judge, judge_replicas, lowest_dtype, may_be_chaos
 from xla_migrate.verify.overlay import LIMIT, CannotCopy, Overlay, Scratch
+from xla_migrate.verify.replica_runner import record_replicas
 from xla_migrate.verify.runner import CannotRecord, Runner
 from xla_migrate.verify.trace import Failure, Trace
 from xla_migrate.verify.verdict import Outcome, Verdict
 from xla_transforms.targets import DEFAULT as DEFAULT_TARGET
 
 TIMEOUT = 1800.0
+LAST_DIGIT = {"float32": 2.4e-7, "bfloat16": 2e-3}
+"""How much initial parameters are changed to see how far rounding alone carries."""
+
 TAIL = 8  # lines of what a script printed before it ended itself
 
-Stage = Literal["native", "migration", "migrated", "counted"]
+Stage = Literal["native", "folded", "shaken", "migration", "migrated", "counted"]
 Progress = Callable[[str, int], None]
 """Is told the stage and the number of optimizer steps so far."""
 
@@ -34,7 +40,8 @@ class Options:
     ``steps``, ``seed`` and ``rng`` are those of a request, ``timeout`` (seconds) is that of each run.
     ``share`` are directories or files that the copies link instead of holding them; ``copy_limit`` is the
     size in bytes of what is copied; ``keep`` leaves the copies there. ``native_python`` and ``xla_python``
-    are the interpreters, this one by default. ``target`` and ``syncfree`` are those of the migration.
+    are the interpreters, this one by default. ``replicas`` is the number of replicas, a process each.
+    ``target`` and ``syncfree`` are those of the migration.
     """
 
     steps: int | None = None
@@ -46,6 +53,7 @@ class Options:
     keep: bool = False
     native_python: str = ""
     xla_python: str = ""
+    replicas: int = 1
     target: str = DEFAULT_TARGET
     syncfree: Literal["amp", "always", "never"] = "amp"
 
@@ -106,12 +114,12 @@ class Runs:
 
     def verdict(self) -> Verdict:
         """Run, migrate, run again, compare."""
+        if self.options.replicas > 1:
+            return self._replicated()
         native = self.run("native", "native")
-        if native.failure is not None or not (native.steps or native.losses):
+        if nothing_to_compare(native):
             return self._told(judge(native, Trace("xla", "values")), {})
-        self.progress("migration", 0)
-        results = migrated_files(native.sources, self.options)
-        files = {Path(path): result.data for path, result in results.items() if result.changed}
+        results, files = self._migration(native)
         migrated = self.run("xla", "migrated", files)
         if migrated.failure is not None and migrated.failure.kind == "Unwritten":
             reason = f"the migrated run could not be recorded: {migrated.failure.message}"
@@ -119,7 +127,51 @@ class Runs:
         counted = None
         if migrated.failure is None:
             counted = self.run("xla", "counted", files, mode="count")
-        return self._told(judge(native, migrated, counted), results)
+        verdict = judge(native, migrated, counted)
+        if may_be_chaos(verdict):
+            shaken = self.run("native", "shaken", perturb=LAST_DIGIT[lowest_dtype(native, migrated)])
+            verdict = judge(native, migrated, counted, floor=floor_of(native, shaken))
+        return self._told(verdict, results)
+
+    def _migration(self, native: Trace) -> tuple[dict[str, Result], dict[Path, bytes]]:
+        """The files that the native run consisted of, migrated; and what is to be written of them."""
+        self.progress("migration", 0)
+        results = migrated_files(native.sources, self.options)
+        return results, {Path(path): result.data for path, result in results.items() if result.changed}
+
+    def _replicated(self) -> Verdict:
+        """The migrated script as replicas against the native one as ranks or, where that is for one
+        device, against one process with batches of N times the size."""
+        native = self.run_all("native", "native")
+        if not nothing_to_compare(native[0]) and not any(trace.collectives for trace in native):
+            native = [self.run("native", "folded", fold=self.options.replicas)]
+        if nothing_to_compare(native[0]):
+            return self._told(judge(native[0], Trace("xla", "values")), {})
+        results, files = self._migration(native[0])
+        migrated = self.run_all("xla", "migrated", files)
+        return self._told(judge_replicas(native, migrated), results)
+
+    def run_all(
+        self, side: str, stage: Stage, files: Mapping[Path, bytes] | None = None
+    ) -> list[Trace]:
+        """All replicas, or ranks, of one run, in one fresh copy."""
+        options = self.options
+        self.progress(stage, 0)
+        with self._copy(stage, files) as scratch:
+            traces = record_replicas(
+                self.runner, scratch.script, side, scratch.workdir, options.replicas, argv=self.argv,
+                seed=options.seed, rng=options.rng, steps=options.steps, timeout=options.timeout,
+                **scratch.request,
+            )  # fmt: skip
+            return [readable(trace, scratch) for trace in traces]
+
+    @contextmanager
+    def _copy(self, stage: Stage, files: Mapping[Path, bytes] | None) -> Iterator[Scratch]:
+        with self.overlay.copy(self.options.keep) as scratch:
+            if self.options.keep:
+                self.kept.append((stage, scratch.path))
+            scratch.write(files or {})
+            yield scratch
 
     def run(
         self,
@@ -128,25 +180,24 @@ class Runs:
         files: Mapping[Path, bytes] | None = None,
         *,
         mode: Literal["values", "count"] = "values",
+        **request: Any,
     ) -> Trace:
-        """One run in a fresh copy that holds ``files`` instead of those of the same names."""
+        """One run in a fresh copy that holds ``files`` instead of those of the same names; ``request``
+        are further fields of its request."""
         options = self.options
         self.progress(stage, 0)
-        with self.overlay.copy(options.keep) as scratch:
-            if options.keep:
-                self.kept.append((stage, scratch.path))
-            scratch.write(files or {})
+        with self._copy(stage, files) as scratch:
             trace = self.runner.record(
                 scratch.script, side, scratch.workdir, mode=mode, argv=self.argv, seed=options.seed,
                 rng=options.rng, steps=options.steps, timeout=options.timeout,
-                progress=lambda steps: self.progress(stage, steps), **scratch.request,
+                progress=lambda steps: self.progress(stage, steps), **scratch.request, **request,
             )  # fmt: skip
             return readable(trace, scratch)
 
     def _told(self, verdict: Verdict, results: Mapping[str, Result]) -> Verdict:
         failed = [f"{self._short(path)} was not migrated: {why_failed(result)}"
                   for path, result in results.items() if result.failed]  # fmt: skip
-        notes = [*failed, *advice(verdict, self.overlay)]
+        notes = [*verdict.notes, *failed, *advice(verdict, self.overlay)]
         if results and not any(result.changed for result in results.values()):
             notes.append("the migration changed nothing: both runs are of the same code")
         elif verdict.migrated.failure is not None and results:
@@ -156,6 +207,11 @@ class Runs:
 
     def _short(self, path: str) -> str:
         return os.path.relpath(path, self.overlay.cwd)
+
+
+def nothing_to_compare(native: Trace) -> bool:
+    """Whether a native run failed or trained nothing."""
+    return native.failure is not None or not (native.steps or native.losses)
 
 
 def migrated_files(paths: Sequence[str], options: Options) -> dict[str, Result]:
