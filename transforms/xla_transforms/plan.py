@@ -204,9 +204,9 @@ class Plan:
 
         A change of an expression around it does not count: both compose.
         """
-        statements = (cst.BaseSmallStatement, cst.BaseStatement)
-        around = (a for a in self.index.ancestors(node) if isinstance(a, statements))
-        return node not in self.claimed and not any(a in self.claimed for a in around)
+        if not self.claimed:
+            return True
+        return node not in self.claimed and not any(s in self.claimed for s in self.index.statements(node))
 
     def report(
         self,

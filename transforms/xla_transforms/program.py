@@ -8,7 +8,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from xla_transforms.scopes import Binding, How, ModuleIndex
+from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
 
 
@@ -16,7 +16,7 @@ class Program:
     """The indexed modules by dotted name; a single script is a program of one module."""
 
     def __init__(self, sources: Iterable[tuple[str, Source]]) -> None:
-        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._parents: Parents = {}
         self.modules = {name: ModuleIndex(source, name, self._parents) for name, source in sources}
         self._found: dict[tuple[str, ModuleIndex], ModuleIndex | None] = {}
         self._by_root = {index.source.module: index for index in self.modules.values()}
@@ -25,10 +25,8 @@ class Program:
         """The module in which a node stands."""
         if len(self.modules) == 1:
             return next(iter(self.modules.values()))
-        current = node
-        while (parent := self._parents.get(current)) is not None:
-            current = parent
-        return self._by_root[current]  # type: ignore[index]
+        held = self._parents.get(id(node))
+        return held[1].index if held is not None else self._by_root[node]  # type: ignore[index]
 
     @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:

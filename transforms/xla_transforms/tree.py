@@ -37,15 +37,22 @@ def _semantic_fields(kind: type) -> tuple[str, ...]:
     return names
 
 
-class _NodeTypes(dict[type, bool]):
-    """Whether a type is a node type. libcst's classes are abstract, which makes ``isinstance`` slow."""
+class Kinds(dict[type, bool]):
+    """Whether a type is one of some kinds of node: ``STATEMENTS[type(node)]``.
+
+    libcst's classes are abstract, which makes ``isinstance`` slow where every node is asked.
+    """
+
+    def __init__(self, *kinds: type) -> None:
+        self._kinds = kinds
 
     def __missing__(self, kind: type) -> bool:
-        self[kind] = issubclass(kind, cst.CSTNode)
+        self[kind] = issubclass(kind, self._kinds)
         return self[kind]
 
 
-_is_node = _NodeTypes()
+STATEMENTS = Kinds(cst.BaseStatement, cst.BaseSmallStatement)
+_is_node = Kinds(cst.CSTNode)
 
 
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
