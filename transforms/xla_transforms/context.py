@@ -70,10 +70,10 @@ class Context:
             for binding in bindings
         )
 
-    @cached_property
+    @property
     def uses_cuda(self) -> bool:
         """Whether anything in the program names CUDA (or torch's accelerator) as a place to compute."""
-        return any(_names_cuda(module) for module in self.program.modules.values())
+        return self.program.uses_cuda
 
     @cached_property
     def uses_amp(self) -> bool:
@@ -83,15 +83,3 @@ class Context:
 
     def _calls(self, *names: str) -> list[cst.Call]:
         return [call for name in names for call in self.program.calls.get(name, ())]
-
-
-def _names_cuda(index: ModuleIndex) -> bool:
-    attributes = {n.attr.value for n in index.all(cst.Attribute) if isinstance(n, cst.Attribute)}
-    if attributes & {"cuda", "accelerator", "is_cuda"}:
-        return True
-    strings = (n.value for n in index.all(cst.SimpleString, cst.FormattedStringText) if isinstance(
-        n, (cst.SimpleString, cst.FormattedStringText)))
-    if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
-        return True
-    bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
-    return any("torch.cuda" in binding.name for binding in bindings)

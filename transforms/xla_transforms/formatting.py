@@ -64,12 +64,13 @@ def changed_ranges(original: str, code: str) -> list[Range]:
 
 
 def _surely_styled(code: str, ranges: Sequence[Range], settings: BlackSettings) -> bool:
-    """Whether black leaves the changed lines and those beside them as they are, in a file of any style.
+    """Whether black leaves the changed lines as they are, in a file of any style.
 
     Asked for a few lines of a file black costs a fraction of what the whole file costs; asked for many
     there is nothing to gain, and ``False`` means "ask black".
     """
     lines = _lines(code)
+    changed = {n for first, last in ranges for n in range(first, last + 1)}
     wanted = [_with_neighbours(lines, given) for given in ranges]
     if 2 * len({n for first, last in wanted for n in range(first, last + 1)}) > len(lines):
         return False
@@ -77,7 +78,8 @@ def _surely_styled(code: str, ranges: Sequence[Range], settings: BlackSettings) 
         return False
     import black
 
-    return black.format_str(code, mode=_mode(settings), lines=wanted) == code
+    formatted = black.format_str(code, mode=_mode(settings), lines=wanted)
+    return all(_touched(hunk).isdisjoint(changed) for hunk in hunks(lines, _lines(formatted)))
 
 
 def _with_neighbours(lines: Sequence[str], given: Range) -> Range:

@@ -29,6 +29,11 @@ class Program:
         return held[1].index if held is not None else self._by_root[node]  # type: ignore[index]
 
     @cached_property
+    def uses_cuda(self) -> bool:
+        """Whether anything names CUDA (or torch's accelerator) as a place to compute: else no pass is run."""
+        return any(_names_cuda(module) for module in self.modules.values())
+
+    @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:
         """Every call by the last name of what is called: ``c`` for ``a.b.c(...)``."""
         found: dict[str, list[cst.Call]] = defaultdict(list)
@@ -92,3 +97,20 @@ class Program:
 
 def _is_package(index: ModuleIndex) -> bool:
     return index.source.path.endswith("__init__.py")
+
+
+def may_use_cuda(text: str) -> bool:
+    """Whether a program with this text can use CUDA: ``Program.uses_cuda`` before anything is parsed."""
+    return "cuda" in text or "accelerator" in text
+
+
+def _names_cuda(index: ModuleIndex) -> bool:
+    attributes = {n.attr.value for n in index.all(cst.Attribute) if isinstance(n, cst.Attribute)}
+    if attributes & {"cuda", "accelerator", "is_cuda"}:
+        return True
+    strings = (n.value for n in index.all(cst.SimpleString, cst.FormattedStringText) if isinstance(
+        n, (cst.SimpleString, cst.FormattedStringText)))
+    if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
+        return True
+    bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
+    return any("torch.cuda" in binding.name for binding in bindings)
