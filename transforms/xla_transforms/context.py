@@ -13,6 +13,7 @@ from xla_transforms.placing import Placing, may_be_cpu
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program
 from xla_transforms.roles import Roles
+from xla_transforms.roles.catalog import short
 from xla_transforms.scalers import Group, find_groups
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.settings import Settings
@@ -59,6 +60,12 @@ class Context:
             Deferral(self.loops, loop, closures=not (loop.wrapped and may_be_cpu(self, loop.node)))
             for loop in self.loops.all
         ]
+
+    @cached_property
+    def reached(self) -> list[tuple[cst.Call, str]]:
+        """Every call that was reached on CUDA, with the path (in its short form) of what it calls."""
+        calls = [c for c in self.index.all(cst.Call) if isinstance(c, cst.Call) and not self.roles.dead(c)]
+        return [(call, short(self.roles.path(call.func))) for call in calls]
 
     @cached_property
     def already_xla(self) -> bool:

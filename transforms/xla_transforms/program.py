@@ -33,6 +33,10 @@ class Program:
         """Whether anything names CUDA (or torch's accelerator) as a place to compute: else no pass is run."""
         return any(_names_cuda(module) for module in self.modules.values())
 
+    def mentions(self, *words: str) -> bool:
+        """Whether a word stands in any text: no path that has it as a part can be named without."""
+        return any(word in index.source.text for index in self.modules.values() for word in words)
+
     @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:
         """Every call by the last name of what is called: ``c`` for ``a.b.c(...)``."""

@@ -228,6 +228,18 @@ class ModuleIndex:
                 found[(self.class_of(node), base.attr.value)].add(node.attr.value)
         return found
 
+    def attributed(self, name: str) -> list[cst.Attribute]:
+        """Every place where ``.name`` is written."""
+        return self._attributed.get(name, [])
+
+    @cached_property
+    def _attributed(self) -> dict[str, list[cst.Attribute]]:
+        found: dict[str, list[cst.Attribute]] = defaultdict(list)
+        for node in self.all(cst.Attribute):
+            assert isinstance(node, cst.Attribute)
+            found[node.attr.value].append(node)
+        return found
+
     def named(self, name: str) -> list[cst.Name]:
         """Every place where a name is written, attribute names and keywords left out."""
         return self._named.get(name, [])

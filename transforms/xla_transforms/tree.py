@@ -18,8 +18,6 @@ _LAYOUT = {
     "operator", "rbrace", "rbracket", "rpar", "semicolon", "trailing_whitespace", "default_indent",
     "default_newline",
 }  # fmt: skip
-_fields_of: dict[type, tuple[str, ...]] = {}
-
 FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef)
 LOOPS = (cst.For, cst.While)
@@ -27,14 +25,25 @@ _CODE_OF_ITS_OWN = {cst.FunctionDef, cst.Lambda, cst.ClassDef}
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
-def _semantic_fields(kind: type) -> tuple[str, ...]:
-    names = tuple(
-        field.name
-        for field in fields(kind)
-        if field.name not in _LAYOUT and not field.name.startswith("whitespace")
-    )
-    _fields_of[kind] = names
-    return names
+class _Fields(dict[type, tuple[str, ...]]):
+    """The fields of a node type that carry meaning; with ``nodes`` only those that may hold nodes."""
+
+    def __init__(self, *, nodes: bool) -> None:
+        self._nodes = nodes
+
+    def __missing__(self, kind: type) -> tuple[str, ...]:
+        self[kind] = tuple(
+            field.name
+            for field in fields(kind)
+            if field.name not in _LAYOUT
+            and not field.name.startswith("whitespace")
+            and not (self._nodes and field.type in (str, "str"))
+        )
+        return self[kind]
+
+
+_meaning = _Fields(nodes=False)
+_inner = _Fields(nodes=True)
 
 
 class Kinds(dict[type, bool]):
@@ -58,8 +67,7 @@ _is_node = Kinds(cst.CSTNode)
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The meaningful children of a node, in source order for all but a few node types."""
     found: list[cst.CSTNode] = []
-    kind = type(node)
-    for name in _fields_of.get(kind) or _semantic_fields(kind):
+    for name in _inner[type(node)]:
         value = getattr(node, name)
         kind_of_value = type(value)
         if kind_of_value is tuple or kind_of_value is list:
@@ -112,10 +120,9 @@ def string_value(node: cst.CSTNode | None) -> str | None:
 
 
 def number_value(node: cst.CSTNode | None) -> int | float | None:
-    if not isinstance(node, (cst.Integer, cst.Float)):
-        return None
-    value = ast.literal_eval(node.value)
-    return value if isinstance(value, (int, float)) else None
+    if isinstance(node, cst.Integer):
+        return int(node.value, 0)
+    return float(node.value) if isinstance(node, cst.Float) else None
 
 
 def argument(call: cst.Call, name: str, position: int | None = None) -> cst.Arg | None:
@@ -170,6 +177,6 @@ def same(left: object, right: object) -> bool:
         return False
     if not _is_node[kind]:
         return left == right
-    names = _fields_of.get(kind) or _semantic_fields(kind)
+    names = _meaning[kind]
     operator = type(getattr(left, "operator", None)) is type(getattr(right, "operator", None))
     return operator and all(same(getattr(left, name), getattr(right, name)) for name in names)

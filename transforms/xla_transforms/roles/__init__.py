@@ -17,6 +17,7 @@ from xla_transforms.roles import evaluate, fold, structure, usage
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind
 from xla_transforms.roles.flow import reaching
 from xla_transforms.scopes import Binding, How, ModuleIndex
+from xla_transforms.tree import walk
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
 
@@ -29,6 +30,7 @@ class Roles:
         self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
         self._provisional: dict[int, Facts] = {}
         self._paths: dict[int, str] = {}
+        self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
         self._busy: set[object] = set()
         self._cut = False
@@ -117,6 +119,13 @@ class Roles:
         found = reaching(index, name, scope, scope.bindings[name.value], self._decided)
         alive = [b for b in found if not self.dead(b.statement)]
         return alive or found
+
+    def exits(self, function: cst.FunctionDef) -> list[cst.CSTNode]:
+        """The ``return`` and ``yield`` of a function itself."""
+        if function not in self._exits:
+            own = walk(function.body, into_functions=False)
+            self._exits[function] = [n for n in own if isinstance(n, (cst.Return, cst.Yield))]
+        return self._exits[function]
 
     def fold(self, condition: cst.CSTNode) -> bool | None:
         """The value a condition had on CUDA, ``None`` where it is open (see ``roles.fold``)."""
