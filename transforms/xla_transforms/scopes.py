@@ -139,6 +139,7 @@ class ModuleIndex:
         self.nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
         self._scope_at: dict[int, Scope] = {}
+        self._owned: dict[str, dict[Scope | None, list[cst.Name]]] = {}
         self._top = Around(self)
         self._index()
 
@@ -183,10 +184,11 @@ class ModuleIndex:
 
     def statements(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The statements (small ones and lines among them) around a node, the innermost first."""
-        current = self._around(node).statement
-        while current is not None:
-            yield current
-            current = self._around(current).statement
+        parents = self._parents
+        held = parents.get(id(node))
+        while held is not None and (statement := held[1].statement) is not None:
+            yield statement
+            held = parents.get(id(statement))
 
     def branch(self, node: cst.CSTNode) -> Branch | None:
         """The innermost way of an ``if`` in which a node stands."""
@@ -243,6 +245,14 @@ class ModuleIndex:
     def named(self, name: str) -> list[cst.Name]:
         """Every place where a name is written, attribute names and keywords left out."""
         return self._named.get(name, [])
+
+    def named_of(self, scope: Scope | None, name: str) -> list[cst.Name]:
+        """The places of ``named`` that mean the name which a scope binds; with ``None`` those nobody binds."""
+        if name not in self._owned:
+            places = self._owned[name] = defaultdict(list)
+            for node in self.named(name):
+                places[self.scope_of(node).owner(name)].append(node)
+        return self._owned[name].get(scope, [])
 
     @cached_property
     def _named(self) -> dict[str, list[cst.Name]]:
