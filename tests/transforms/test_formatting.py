@@ -242,3 +242,40 @@ def test_lines_that_were_there_before_stay(before: list[str], new: list[str], at
     result = format_changed(original, code, DEFAULTS).splitlines(keepends=True)
     assert result[: len(kept[:at])] == kept[:at]
     assert not kept[at:] or result[-len(kept[at:]) :] == kept[at:]
+
+
+# ---- the look at the changed lines alone
+
+FILLER = "\n\n" + "\n\n".join(f"def helper{i}(x):\n    y = x + {i}\n    return y\n" for i in range(12))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"cuda"', '"xla"'),
+        ("import torch\n", "import torch\nimport torch_xla\n"),
+        ("\nx = [1, 2, 3]", "import torch_xla\nx = [1, 2, 3]"),
+        ("x = [1, 2, 3]", "x=[1, 2]"),
+        ("x = [1, 2, 3]", "x = [1,\n    2]"),
+        ("x = [1, 2, 3]\n", "x = [1, 2, 3]\n\n\n\n\nz = 1\n"),
+        ("        loss.backward()\n", "        loss.backward()\n        @mark\n        def step(): ...\n"),
+        ("        loss.backward()\n", "        loss.backward()\n\n\n"),
+        ("def train", "@torch_xla.step\ndef train"),
+        ("def train", "z = 1\ndef train"),
+        ("    return loss\n", "    return loss\ndef test(): pass\n"),
+        ('model(data.to("cuda"), target.to("cuda"))', LONG),
+        ("train(None, [])\n", ""),
+    ],
+)
+@pytest.mark.parametrize("first", [CLEAN, CLEAN.replace("x = [1", "y  = 1\nx = [1")])
+def test_it_comes_to_the_same_as_black_over_the_whole_file(
+    first: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = formatted(first + FILLER, old, new)
+    monkeypatch.setattr(formatting, "_surely_styled", lambda *_: False)
+    assert short == formatted(first + FILLER, old, new)
+
+
+def test_black_reads_the_changed_lines_alone_where_it_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formatting, "_format", lambda *_: pytest.fail("black read the whole file"))
+    untouched(CLEAN + FILLER, '"cuda"', '"xla"')

@@ -247,7 +247,7 @@ class ModuleIndex:
         return self._named.get(name, [])
 
     def named_of(self, scope: Scope | None, name: str) -> list[cst.Name]:
-        """The places of ``named`` that mean the name which a scope binds; with ``None`` those nobody binds."""
+        """The places of ``named`` that mean the name a scope binds; with ``None`` those that none binds."""
         if name not in self._owned:
             places = self._owned[name] = defaultdict(list)
             for node in self.named(name):
