@@ -214,11 +214,12 @@ class Plan:
 
         A change of an expression around it does not count: both compose.
         """
-        if not self._claimed:
+        claimed = self._claimed
+        if not claimed:
             return True
-        if id(node) in self._claimed:
+        if id(node) in claimed:
             return False
-        return not any(id(s) in self._claimed for s in self.index.statements(node))
+        return claimed.keys().isdisjoint(map(id, self.index.statements(node)))
 
     def report(
         self,

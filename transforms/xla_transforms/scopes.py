@@ -246,6 +246,11 @@ class ModuleIndex:
         """Every place where a name is written, attribute names and keywords left out."""
         return self._named.get(name, [])
 
+    def names(self) -> Iterator[cst.Name]:
+        """Every place of ``named``, by name."""
+        for places in self._named.values():
+            yield from places
+
     def named_of(self, scope: Scope | None, name: str) -> list[cst.Name]:
         """The places of ``named`` that mean the name a scope binds; with ``None`` those that none binds."""
         if name not in self._owned:

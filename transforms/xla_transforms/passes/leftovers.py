@@ -37,7 +37,7 @@ def run(context: Context) -> None:
     if not migrating(context):
         return
     handled = _handled(context)
-    for node in context.index.all(cst.Attribute, cst.Name):
+    for node in (*context.index.all(cst.Attribute), *context.index.names()):
         path = path_of(context, node)
         if not path.startswith(_CUDA) or path in _HARMLESS or not _outermost(context, node):
             continue

@@ -7,9 +7,6 @@ by the returns of the function called. Where nothing is known the answer is ``UN
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import libcst as cst
 
 from xla_transforms.program import Program
@@ -156,16 +153,35 @@ class Roles:
         """What iterating over an expression gives, led through tuple unpacking by ``path``."""
         return structure.iterated(self, node, path)
 
-    @contextmanager
-    def guarded(self, key: object) -> Iterator[bool]:
+    def guarded(self, key: object) -> Guard:
         """Marks a question as being asked; gives ``False`` where it is being asked already."""
-        key = ("guard", key)
-        free = key not in self._busy
-        if not free:
+        return Guard(self, ("guard", key))
+
+    def enter(self, key: object) -> bool:
+        """Begin a question; ``False`` where it is open already, so that its answer cannot be waited for."""
+        if key in self._busy:
             self._cut = True
+            return False
         self._busy.add(key)
-        try:
-            yield free
-        finally:
-            if free:
-                self._busy.discard(key)
+        return True
+
+    def leave(self, key: object) -> None:
+        """End a question that ``enter`` began."""
+        self._busy.discard(key)
+
+
+class Guard:
+    """A question that is open while the block runs. (A generator would cost as much as most questions.)"""
+
+    __slots__ = ("_free", "_key", "_roles")
+
+    def __init__(self, roles: Roles, key: object) -> None:
+        self._roles, self._key = roles, key
+
+    def __enter__(self) -> bool:
+        self._free = self._roles.enter(self._key)
+        return self._free
+
+    def __exit__(self, *_: object) -> None:
+        if self._free:
+            self._roles.leave(self._key)
