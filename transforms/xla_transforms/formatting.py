@@ -244,6 +244,12 @@ _UNCLEAN_CODE = re.compile(
     r"|^(?![@#\s)\]}])[^\n]*(?<!\.\.\.)\n\n?(?:async def|def|class) ",
     re.MULTILINE,
 )
+_IMPORT_AND_TWO = "import a\n\n\nb = 1\n"
+_TWO_BLANKS = re.compile(
+    r"^(?:import|from) [^\n()\\]*(?:\([^()]*\)[ #]*)?\n\n\n"
+    r"(?!(?:import|from|def|class|async)\b)[A-Za-z_]",
+    re.MULTILINE,
+)
 _UNCLEAN_COMMENT = re.compile(r"#[^ !:#'\n]|[^\n]*[ \t]$")
 _DIRECTIVE = re.compile(r"#[^\n]*(?:fmt|yapf): ?(?:off|skip|disable)")
 
@@ -272,4 +278,18 @@ def _surely_unclean(text: str, settings: BlackSettings) -> bool:
         skeleton += (text[position : match.start()], "#" if token[0] == "#" else '""')
         position = match.end()
     skeleton.append(text[position:])
-    return _UNCLEAN_CODE.search("".join(skeleton)) is not None
+    code = "".join(skeleton)
+    if _UNCLEAN_CODE.search(code):
+        return True
+    return _TWO_BLANKS.search(code) is not None and _wants_one_blank(settings)
+
+
+@lru_cache(maxsize=16)
+def _wants_one_blank(settings: BlackSettings) -> bool:
+    """Whether this release of black takes one of two blank lines below imports away."""
+    try:
+        import black
+
+        return bool(black.format_str(_IMPORT_AND_TWO, mode=_mode(settings)) != _IMPORT_AND_TWO)
+    except Exception:
+        return False

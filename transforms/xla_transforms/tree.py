@@ -1,7 +1,8 @@
 """Walking a libcst tree without visitors, and small questions about single nodes.
 
 A visitor walk enters every comma and blank; this one enters only what carries meaning, which makes it
-several times cheaper, so that every stage may walk.
+several times cheaper, so that every stage may walk. The questions that are put to every node compare exact
+types: libcst's classes are abstract, which makes ``isinstance`` slow.
 """
 
 from __future__ import annotations
@@ -47,10 +48,7 @@ _inner = _Fields(nodes=True)
 
 
 class Kinds(dict[type, bool]):
-    """Whether a type is one of some kinds of node: ``STATEMENTS[type(node)]``.
-
-    libcst's classes are abstract, which makes ``isinstance`` slow where every node is asked.
-    """
+    """Whether a type is one of some kinds of node, subclasses included: ``STATEMENTS[type(node)]``."""
 
     def __init__(self, *kinds: type) -> None:
         self._kinds = kinds
@@ -94,20 +92,20 @@ def walk(node: cst.CSTNode, *, into_functions: bool = True) -> Iterator[cst.CSTN
 def dotted(node: cst.CSTNode | None) -> str:
     """``a.b.c`` for a chain of plain names and attributes, else the empty string."""
     parts: list[str] = []
-    while isinstance(node, cst.Attribute):
+    while type(node) is cst.Attribute:
         parts.append(node.attr.value)
         node = node.value
-    if not isinstance(node, cst.Name):
+    if type(node) is not cst.Name:
         return ""
     return ".".join([node.value, *reversed(parts)])
 
 
 def string_value(node: cst.CSTNode | None) -> str | None:
     """The value of a plain string literal (also of adjacent ones), else ``None``."""
-    if isinstance(node, cst.ConcatenatedString):
+    if type(node) is cst.ConcatenatedString:
         left, right = string_value(node.left), string_value(node.right)
         return None if left is None or right is None else left + right
-    if not isinstance(node, cst.SimpleString):
+    if type(node) is not cst.SimpleString:
         return None
     literal = node.value
     if "\\" not in literal and literal[0] in "'\"" and literal[:3] not in ("\"\"\"", "'''"):
@@ -148,14 +146,14 @@ def has_star(call: cst.Call) -> bool:
 
 def method(node: cst.CSTNode | None) -> str:
     """``step`` for the call ``anything.step(...)``, else the empty string."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+    if type(node) is cst.Call and type(node.func) is cst.Attribute:
         return node.func.attr.value
     return ""
 
 
 def receiver(node: cst.CSTNode) -> cst.BaseExpression | None:
     """``anything`` for the call ``anything.step(...)``."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+    if type(node) is cst.Call and type(node.func) is cst.Attribute:
         return node.func.value
     return None
 
