@@ -132,27 +132,27 @@ class Deferral:
     def _aliases(self, roots: set[str]) -> set[str]:
         """Names bound from an expression that holds a stored object: a meter in a list of meters."""
         found: set[str] = set()
-        scope: Scope | None = self.scope
+        stored = roots & {r for u in self.moved for r in u.stores}
+        scope: Scope | None = self.scope if stored else None
         while scope is not None:
             for name, bindings in scope.bindings.items():
-                if name not in roots and any(self._is_alias(b, roots) for b in bindings):
+                if name not in roots and any(self._is_alias(b, stored) for b in bindings):
                     found.add(name)
             scope = scope.parent
         return found
 
-    def _is_alias(self, binding: Binding, roots: set[str]) -> bool:
+    def _is_alias(self, binding: Binding, stored: set[str]) -> bool:
         inside = self.index.within(binding.statement, self.loop.node)
-        return binding.how is How.ASSIGN and not inside and self._holds(binding.value, roots)
+        return binding.how is How.ASSIGN and not inside and self._holds(binding.value, stored)
 
-    def _holds(self, value: cst.BaseExpression | None, roots: set[str]) -> bool:
+    def _holds(self, value: cst.BaseExpression | None, stored: set[str]) -> bool:
         if not isinstance(value, (cst.Call, cst.List, cst.Tuple, cst.Dict, cst.Name)):
             return False
         if isinstance(value, cst.Call) and self.roles.path(value.func).startswith(
             ("builtins.len", "builtins.sum")
         ):
             return False
-        stored = {r for u in self.moved for r in u.stores}
-        return any(m in roots & stored for m in self.parts.mentions(value))
+        return any(m in stored for m in self.parts.mentions(value))
 
     def _take_back(self) -> bool:
         """Reject what something that does not move would see too late; whether anything was rejected."""
