@@ -149,7 +149,11 @@ def update(loss):
     loss.backward()
     opt.step()
 """
-BY_HELPER = "for x, y in feed:\n    x, y = x.to(device), y.to(device)\n    update(F.cross_entropy(model(x), y))\n"
+BY_HELPER = """\
+for x, y in feed:
+    x, y = x.to(device), y.to(device)
+    update(F.cross_entropy(model(x), y))
+"""
 
 
 def test_a_read_behind_the_step_of_a_helper_gets_a_barrier_and_is_mentioned() -> None:
@@ -165,7 +169,8 @@ def test_a_guarded_read_behind_the_step_of_a_helper_gets_a_barrier() -> None:
 
 
 def test_a_helper_called_now_and_then_gets_its_barrier_without_a_finding() -> None:
-    native = HEAD + HELPER + "    log(loss.item())\n" + BY_HELPER.replace("    update", "    if ready(): update")
+    now_and_then = BY_HELPER.replace("    update", "    if ready(): update")
+    native = HEAD + HELPER + "    log(loss.item())\n" + now_and_then
     assert "    torch_xla.sync()\n    log(loss.item())\n" in run_only(native, *PASSES)
     assert findings(native, *PASSES) == []
 
@@ -185,3 +190,19 @@ def test_a_read_before_the_step_of_a_helper_is_reported() -> None:
 def test_a_helper_that_loops_over_steps_gets_no_barrier() -> None:
     epoch = HELPER + "def epoch():\n" + indent(BY_HELPER, "    ") + "    print(model.weight.sum().item())\n"
     assert "sync" not in run_only(HEAD + epoch + "for i in range(3):\n    epoch()\n", *PASSES)
+
+
+BACKWARD = "def backward(loss):\n    loss.backward()\n    return loss.item()\n"
+
+
+def test_a_read_behind_the_backward_pass_of_a_helper_gets_a_barrier_where_that_ends_the_step() -> None:
+    by_hand = "for p in model.parameters():\n        p.data.add_(p.grad, alpha=-0.1)\n"
+    helper = BACKWARD.replace("    return", f"    {by_hand}    return")
+    native = HEAD + helper + BY_HELPER.replace("update", "backward")
+    assert "    torch_xla.sync()\n    return loss.item()\n" in run_only(native, *PASSES)
+
+
+def test_a_read_between_backward_pass_and_step_is_reported() -> None:
+    native = HEAD + BACKWARD + BY_HELPER.replace("update", "backward") + "    opt.step()\n"
+    check_noop(native, *PASSES)
+    assert findings(native, *PASSES) == [("XLA701", 12)]

@@ -1,4 +1,4 @@
-"""What a function that takes a whole step does behind it: ``return {"loss": loss.item()}``.
+"""What a function that takes a whole step, or ends one, does behind it: ``return {"loss": loss.item()}``.
 
 Behind a barrier such a read costs a transfer, before it an execution of its own.
 """
@@ -24,10 +24,14 @@ class Tail:
     free: set[cst.CSTNode] = field(default_factory=set)
 
 
-def tail_of(loops: Loops, function: cst.FunctionDef) -> Tail:
-    """The tail of a function; an empty one where the function takes no step, or loops over steps."""
+def tail_of(loops: Loops, function: cst.FunctionDef, *, last: bool) -> Tail:
+    """The tail of a function; an empty one where the function takes no step, or loops over steps.
+
+    ``last`` tells that no iteration that calls it has work behind the call: then a backward pass is enough.
+    """
     found = Tail()
-    if not loops.effects.of_function(function) & Effect.STEP or _loops_over_steps(loops, function):
+    wanted = Effect.STEP | Effect.BACKWARD if last else Effect.STEP
+    if not loops.effects.of_function(function) & wanted or _loops_over_steps(loops, function):
         return found
     for statement in _behind(loops, function):
         if found.always:

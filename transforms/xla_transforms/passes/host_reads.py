@@ -8,6 +8,7 @@ Source: pytorch/xla, the guides "PyTorch on XLA devices" and "Recompilation"; ex
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -83,7 +84,8 @@ def _barriers(context: Context, deferral: Deferral) -> set[cst.CSTNode]:
         _barrier(context, always.statement)
         message = "values are read at the end of every step, behind a barrier of their own: the host waits"
         context.plan.report(GUARDED, always.statement, message, _READ_ADVICE)
-        written |= {u.guards[0] for u in deferral.left if u.guards and _precedes(context, always, u.statement)}
+        guarded = [unit for unit in deferral.left if unit.guards]
+        written |= {u.guards[0] for u in guarded if _precedes(context, always, u.statement)}
     return written
 
 
@@ -141,17 +143,28 @@ def _report(context: Context, deferral: Deferral, unit: Unit) -> None:
 def _in_functions(context: Context) -> None:
     """Reads in functions that iterations call: each of a loop, or some."""
     called = [item for deferral in context.deferrals for item in _called(context, deferral)]
-    always = {function: line for function, line, guarded in reversed(called) if not guarded}
-    for function in dict.fromkeys(function for function, _, _ in called):
-        tail = tail_of(context.loops, function)
+    for function in dict.fromkeys(item.function for item in called):
+        calls = [item for item in called if item.function is function]
+        tail = tail_of(context.loops, function, last=all(item.last for item in calls))
         for statement in tail.barriers:
             _barrier(context, statement)
-        if function in always:
-            _report_function(context, function, tail, always[function])
+        line = next((item.line for item in calls if not item.guarded), None)
+        if line is not None:
+            _report_function(context, function, tail, line)
 
 
-def _called(context: Context, deferral: Deferral) -> Iterator[tuple[cst.FunctionDef, int, bool]]:
-    """The functions of this module that iterations call: each, the loop's line, whether only some do."""
+@dataclass(frozen=True)
+class _Called:
+    """A function of this module that iterations call: the line of the loop, whether only some call it, and
+    whether nothing works behind the call."""
+
+    function: cst.FunctionDef
+    line: int
+    guarded: bool
+    last: bool
+
+
+def _called(context: Context, deferral: Deferral) -> Iterator[_Called]:
     line = context.index.source.span(deferral.loop.node).line
     moved = [unit.statement for run in deferral.runs for unit in run.units] if deferral.closures else []
     guarded = [unit.statement for unit in deferral.units if unit.guards]
@@ -159,10 +172,11 @@ def _called(context: Context, deferral: Deferral) -> Iterator[tuple[cst.Function
         if any(context.index.within(call, statement) for statement in moved):
             continue
         some = any(context.index.within(call, statement) for statement in guarded)
+        last = not deferral.works_after(context.index.statement_of(call) or call)
         for item in context.roles.facts(call.func):
-            if isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
-                if context.roles.index(item.node) is context.index:
-                    yield item.node, line, some
+            own = item.node is not None and context.roles.index(item.node) is context.index
+            if own and isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
+                yield _Called(item.node, line, some, last)
 
 
 def _report_function(context: Context, function: cst.FunctionDef, tail: Tail, line: int) -> None:
