@@ -10,7 +10,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from xla_transforms.loops import Loop, Loops
+from xla_transforms.loops import Effect, Loop, Loops
 from xla_transforms.loops.handover import Handover, Run
 from xla_transforms.loops.reads import spans_lines
 from xla_transforms.loops.sinks import Sinks
@@ -97,11 +97,27 @@ class Deferral:
         return timely and isinstance(unit.block, cst.IndentedBlock)
 
     def works_after(self, node: cst.CSTNode) -> bool:
-        """Whether an iteration gives the device work behind a statement."""
+        """Whether an iteration gives the device work behind a statement.
+
+        A forward pass that only some iterations run (samples drawn now and then) does not count: it is
+        an execution of its own in those.
+        """
         offsets, effects = self.index.source.offsets, self.loops.effects
         end = offsets(node)[1]
-        calls = effects.calls(self.loop.node.body)
-        return any(offsets(call)[0] > end for call in calls if effects.of_call(call))
+        for call in effects.calls(self.loop.node.body):
+            done = effects.of_call(call)
+            if done and offsets(call)[0] > end and not (done is Effect.FORWARD and self._guarded(call, node)):
+                return True
+        return False
+
+    def _guarded(self, call: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether a call stands under a condition of the loop that ``node`` does not stand under."""
+        for outer in self.index.ancestors(call):
+            if outer is self.loop.node:
+                return False
+            if isinstance(outer, cst.If):
+                return not self.index.within(node, outer)
+        return False
 
     def _sum_units(self) -> set[Unit]:
         return {unit for total in self.sums.values() for unit in total.units}
