@@ -100,7 +100,7 @@ def _becomes_cpu(context: Context, place: cst.BaseExpression) -> bool:
     values = [b.value for b in context.roles.bindings(place)] if isinstance(place, cst.Name) else []
     uses = Uses(context.roles)
     written = (
-        isinstance(value, cst.BaseExpression) and value in context.plan.claimed and is_word(value)
+        isinstance(value, cst.BaseExpression) and context.plan.claims(value) and is_word(value)
         and uses.of(value) == {Use.LOADED}
         for value in values
     )  # fmt: skip
