@@ -39,7 +39,18 @@ class Target:
     memory_info: Spelling
     device_kind: Spelling
     world_size: Spelling
-    local_ordinal: Spelling
+    local_world_size: Spelling  # replicas of this host
+    ordinal: Spelling  # this replica's number among all
+    local_ordinal: Spelling  # its number among those of this host
+    is_master: Spelling  # ordinal 0 among all replicas
+    is_local_master: Spelling  # ordinal 0 of this host
+    launch: Spelling  # "{0}" is the function that each process runs, its ordinal first
+    launch_with: Spelling  # the same; "{1}" is the tuple of its further arguments
+    rendezvous: Spelling  # waits for all replicas; "{0}" is a tag
+    reduce_gradients: Spelling  # "{0}" is the optimizer
+    broadcast_master_param: Spelling  # "{0}" is the model
+    all_reduce: Spelling  # called with the kind of reduction and a list of tensors, which change in place
+    mesh_reduce: Spelling  # "{0}" is a tag, "{1}" the value, "{2}" the function of the list of all values
     trace: Spelling  # "{0}" is the name
     syncfree: frozenset[str]
     has_grad_scaler: bool
