@@ -21,6 +21,7 @@ class Case:
     """One case. Read from ``case.toml``, all but ``dtype`` optional:
 
     ``argv``               the arguments of the script
+    ``replicas``           how many replicas it is run in, against as many native ranks (1)
     ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
     ``loss_bound``         another bound than that of the dtype, for losses
     ``parameter_bound``    the same for final parameters
@@ -38,6 +39,7 @@ class Case:
     bounds: Bounds
     limits: Limits
     argv: list[str] = field(default_factory=list)
+    replicas: int = 1
     ignore: list[str] = field(default_factory=list)
     not_counted: str = ""
     prints_otherwise: str = ""
@@ -66,6 +68,7 @@ def read_case(directory: Path) -> Case | None:
         ),
         limits=Limits(**limits),
         argv=settings.get("argv", []),
+        replicas=settings.get("replicas", 1),
         ignore=settings.get("ignore_parameters", []),
         not_counted=settings.get("not_counted", ""),
         prints_otherwise=settings.get("prints_otherwise", ""),

@@ -17,7 +17,7 @@ class ConvNet(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(1, 8, 3, padding=1)
-        self.norm = nn.BatchNorm2d(8)
+        self.norm = nn.GroupNorm(2, 8)
         self.fc = nn.Linear(8 * 4 * 4, 10)
 
     def forward(self, x):

@@ -18,6 +18,7 @@ ALIASES = {
     "torch_xla.core.xla_model": "xm",
     "torch_xla.debug.profiler": "xp",
     "torch_xla.distributed.parallel_loader": "pl",
+    "torch_xla.distributed.xla_backend": "torch_xla",
     "torch_xla.runtime": "xr",
     "torch_xla.utils.checkpoint": "xla_checkpoint",
 }

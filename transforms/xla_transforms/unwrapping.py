@@ -41,9 +41,9 @@ def unwrap_modules(context: Context, wrappers: Wrappers, rule: Rule) -> None:
     """Write the model for every ``.module`` of what may be wrapped."""
     for node in context.index.attributed("module") if wrappers.calls else ():
         if context.plan.free(node) and wrappers.holds(node.value):
-            choice = context.index.parent(node)
             change = context.plan.change(rule, node, "the model is no longer wrapped")
-            if isinstance(choice, cst.IfExp) and choice.body is node and _either(context, choice, node, wrappers):
+            choice = context.index.parent(node)
+            if isinstance(choice, cst.IfExp) and _either(context, choice, node, wrappers):
                 change.replace(choice, "{0}", choice.orelse)
             else:
                 change.replace(node, "{0}", node.value)
@@ -51,7 +51,9 @@ def unwrap_modules(context: Context, wrappers: Wrappers, rule: Rule) -> None:
 
 def _either(context: Context, choice: cst.IfExp, node: cst.Attribute, wrappers: Wrappers) -> bool:
     """``model.module if hasattr(model, "module") else model``."""
-    return same(choice.orelse, node.value) and _asks_for_wrapper(context, choice.test, node.value, wrappers)
+    model = node.value
+    alike = choice.body is node and same(choice.orelse, model)
+    return alike and _asks_for_wrapper(context, choice.test, model, wrappers)
 
 
 def _asks_for_wrapper(

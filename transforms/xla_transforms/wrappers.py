@@ -1,8 +1,8 @@
-"""Wrappers of models (``DataParallel``, ``DistributedDataParallel``): where they are made, what holds them."""
+"""Wrappers of models (``DataParallel``, ``DistributedDataParallel``): what makes and what holds them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 import libcst as cst
@@ -20,12 +20,11 @@ class Wrappers:
     def __init__(self, roles: Roles, paths: Collection[str]) -> None:
         self.roles = roles
         self.paths = paths
-        self._held: dict[cst.CSTNode, bool] = {}
 
     @cached_property
     def calls(self) -> list[cst.Call]:
         """Every call that makes one."""
-        if not self.roles.program.mentions(*{path.rpartition(".")[2] for path in self.paths}):
+        if not self.roles.program.mentions(*(path.rpartition(".")[2] for path in self.paths)):
             return []
         return [c for found in self.roles.program.calls.values() for c in found if self.makes(c)]
 
@@ -36,34 +35,45 @@ class Wrappers:
         return self.roles.path(node.func) in self.paths
 
     def holds(self, node: cst.CSTNode | None) -> bool:
-        """Whether an expression may be a wrapped model: through variables, attributes, parameters, returns."""
-        if node is None or not self.calls:
-            return False
-        if node not in self._held:
-            with self.roles.guarded(("wrapped", node)) as free:
-                if not free:
-                    return False
-                self._held[node] = self._holds(node)
-        return self._held[node]
+        """Whether a wrapped model may reach an expression: by variables, attributes, parameters, returns.
 
-    def _holds(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.Call):
-            return self.makes(node) or self._through_call(node)
-        if isinstance(node, cst.IfExp):
-            return self.holds(node.body) or self.holds(node.orelse)
-        if isinstance(node, cst.Name):
-            return any(self._bound(binding) for binding in self.roles.bindings(node))
-        if isinstance(node, cst.Attribute):
-            return any(self._bound(binding) for binding in self._assigned(node))
+        Also from a branch that is not taken any more: what is said of the wrapper there goes with it.
+        """
+        seen: set[cst.CSTNode] = set()
+        waiting = [node] if node is not None and self.calls else []
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if self.makes(current):
+                return True
+            waiting += self._sources(current)
         return False
 
-    def _through_call(self, node: cst.Call) -> bool:
+    def _sources(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The expressions whose value may be that of this one."""
+        if isinstance(node, cst.Call):
+            yield from self._of_call(node)
+        elif isinstance(node, cst.IfExp):
+            yield from (node.body, node.orelse)
+        elif isinstance(node, cst.Name):
+            scope = self.roles.index(node).scope_of(node).owner(node.value)
+            for binding in scope.bindings[node.value] if scope is not None else ():
+                yield from self._of_binding(binding)
+        elif isinstance(node, cst.Attribute):
+            for binding in self._assigned(node):
+                yield from self._of_binding(binding)
+
+    def _of_call(self, node: cst.Call) -> Iterator[cst.CSTNode]:
         """``DDP(model).train()``, and functions of the program that return one."""
-        if method(node) in MODEL_METHODS_SAME and self.holds(receiver(node)):
-            return True
-        functions = [f.node for f in self.roles.facts(node.func) if isinstance(f.node, cst.FunctionDef)]
-        returned = [exit_.value for f in functions for exit_ in self.roles.exits(f)]
-        return any(isinstance(value, cst.BaseExpression) and self.holds(value) for value in returned)
+        base = receiver(node)
+        if base is not None and method(node) in MODEL_METHODS_SAME:
+            yield base
+        for item in self.roles.facts(node.func):
+            exits = self.roles.exits(item.node) if isinstance(item.node, cst.FunctionDef) else []
+            returned = (e.value for e in exits if isinstance(e, cst.Return))
+            yield from (value for value in returned if value is not None)
 
     def _assigned(self, node: cst.Attribute) -> list[Binding]:
         """The assignments to an attribute of the same name, of the same class where it is one of ``self``."""
@@ -73,15 +83,16 @@ class Wrappers:
             return list(found)
         return [b for b in found if self.roles.index(b.node).class_of(b.node) in owners]
 
-    def _bound(self, binding: Binding) -> bool:
+    def _of_binding(self, binding: Binding) -> Iterator[cst.CSTNode]:
         if binding.how is How.PARAMETER and isinstance(binding.statement, cst.FunctionDef):
-            return any(self.holds(value) for value in self._arguments(binding))
-        return binding.value is not None and not binding.path and self.holds(binding.value)
+            yield from self._arguments(binding.statement, binding.node)
+        elif binding.value is not None and not binding.path:
+            yield binding.value
 
-    def _arguments(self, binding: Binding) -> list[cst.BaseExpression]:
-        function, param = binding.statement, binding.node
-        assert isinstance(function, cst.FunctionDef) and isinstance(param, cst.Param)
+    def _arguments(self, function: cst.FunctionDef, param: cst.CSTNode) -> Iterator[cst.CSTNode]:
         position = next(i for i, p in enumerate(parameters(function)) if p is param)
-        sites = callers(self.roles, function)
-        given = [value_of(site, param.name.value, position - taken) for site, taken in sites]
-        return [value for value in given if value is not None]
+        name = parameters(function)[position].name.value
+        for site, taken in callers(self.roles, function):
+            value = value_of(site, name, position - taken)
+            if value is not None:
+                yield value

@@ -53,12 +53,20 @@ def judge(
     return Verdict(outcome, reason, native, migrated, comparison, **given)  # type: ignore[arg-type]
 
 
-def judge_replicas(native: Sequence[Trace], replicas: Sequence[Trace]) -> Verdict:
+def judge_replicas(
+    native: Sequence[Trace],
+    replicas: Sequence[Trace],
+    *,
+    bounds: Bounds | None = None,
+    ignore: Collection[str] = (),
+) -> Verdict:
     """Compare replicas with native ranks, rank by rank, or with one native process that took batches
     of N times the size; and look at what must hold between replicas."""
     problems = check_replicas(replicas, native)
     pairs = aligned(native, replicas)
-    verdicts = [judge(one, other, replicas=problems) for one, other in pairs]
+    verdicts = [
+        judge(one, other, bounds=bounds, ignore=ignore, replicas=problems) for one, other in pairs
+    ]
     worst = max(verdicts, key=lambda verdict: WORSE.index(verdict.outcome))
     if len(native) == 1 and not problems and worst.outcome is Outcome.DIVERGED:
         reason = comparable_samples(native[0], replicas)

@@ -49,7 +49,8 @@ def run(context: Context) -> None:
         if wrappers.makes(call):
             advice = "check batch size and learning rate, and the keys of older checkpoints"
             context.plan.report(WRAPPER, call, _MESSAGE + _KEYS, advice)
-            unwrap(context, context.plan.change(WRAPPER, call, "one process computes on one XLA device"), call)
+            change = context.plan.change(WRAPPER, call, "one process computes on one XLA device")
+            unwrap(context, change, call)
         elif context.roles.path(call.func) in _FUNCTIONS:
             _function(context, call)
     unwrap_modules(context, wrappers, MODULE)

@@ -60,10 +60,10 @@ class Replicas:
         facts = known(self.roles.facts(node)) if node is not None else frozenset()
         if any(f.kind not in (Kind.NUMBER, Kind.ENVIRONMENT) for f in facts):
             return ""
-        details = {self._meant(f.detail) for f in facts} - {""}
+        details = {self.meant(f.detail) for f in facts} - {""}
         return details.pop() if len(details) == 1 and details <= PLACES | SIZES else ""
 
-    def _meant(self, detail: str) -> str:
+    def meant(self, detail: str) -> str:
         """On one machine the number that spawn gives a process is its rank, their count the world size."""
         if self.starts.several_hosts or self.style is not Style.SPAWN:
             return LOCAL_RANK if detail == INDEX else detail

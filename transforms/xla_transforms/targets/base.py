@@ -46,6 +46,7 @@ class Target:
     is_local_master: Spelling  # ordinal 0 of this host
     launch: Spelling  # "{0}" is the function that each process runs, its ordinal first
     launch_with: Spelling  # the same; "{1}" is the tuple of its further arguments
+    process_group: str  # the module that brings the process group's backend
     rendezvous: Spelling  # waits for all replicas; "{0}" is a tag
     reduce_gradients: Spelling  # "{0}" is the optimizer
     broadcast_master_param: Spelling  # "{0}" is the model

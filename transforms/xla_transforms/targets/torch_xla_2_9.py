@@ -57,6 +57,7 @@ TORCH_XLA_2_9 = Target(
     is_local_master=Spelling(XM, "{m}.is_master_ordinal()"),
     launch=Spelling("torch_xla", "{m}.launch({0})"),
     launch_with=Spelling("torch_xla", "{m}.launch({0}, args={1})"),
+    process_group="torch_xla.distributed.xla_backend",
     rendezvous=Spelling(XM, "{m}.rendezvous({0})"),
     reduce_gradients=Spelling(XM, "{m}.reduce_gradients({0})"),
     broadcast_master_param=Spelling(XM, "{m}.broadcast_master_param({0})"),
