@@ -59,8 +59,11 @@ class Planned:
         return self.plan.imports.name_of(module)
 
     def spell(self, spelling: Spelling) -> str:
-        """The target's text for something, the module's local name filled in, its import wanted."""
-        return spelling.text.replace("{m}", self.use(spelling.module))
+        """The target's text for something, the modules' local names filled in, their imports wanted."""
+        text = spelling.text
+        if spelling.module:
+            text = text.replace("{m}", self.use(spelling.module))
+        return text.replace("{n}", self.use(spelling.also)) if spelling.also else text
 
     def replace(
         self, node: cst.CSTNode, template: str, *parts: Part, brackets: bool = False

@@ -73,8 +73,8 @@ def _on_xla(context: Context) -> None:
         if short(path) == "init_process_group":
             needed = context.replicas.groups.needed[0]
             change = context.plan.change(BACKEND, call, "something that is left needs a process group")
-            change.replace(call, '{0}("xla", init_method="xla://")', call.func)
-            change.use(context.target.process_group)
+            change.replace(call, change.spell(context.target.process_group))
+            change.use(context.target.process_group_module)
             name = context.roles.path(needed.func).rpartition(".")[2]
             line = context.roles.index(needed).source.span(needed).line
             message = f"the process group stays, on XLA's backend: {name} (line {line}) needs it"

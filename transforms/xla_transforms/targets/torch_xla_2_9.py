@@ -57,7 +57,6 @@ TORCH_XLA_2_9 = Target(
     is_local_master=Spelling(XM, "{m}.is_master_ordinal()"),
     launch=Spelling("torch_xla", "{m}.launch({0})"),
     launch_with=Spelling("torch_xla", "{m}.launch({0}, args={1})"),
-    process_group="torch_xla.distributed.xla_backend",
     rendezvous=Spelling(XM, "{m}.rendezvous({0})"),
     reduce_gradients=Spelling(XM, "{m}.reduce_gradients({0})"),
     broadcast_master_param=Spelling(XM, "{m}.broadcast_master_param({0})"),
@@ -70,4 +69,8 @@ TORCH_XLA_2_9 = Target(
     autocast_dtype="bfloat16",
     grad_scaler=Spelling("torch", "{m}.amp.GradScaler"),
     on_host=frozenset(_ON_HOST),
+    releases=((2, 9), (2, 9)),
+    title="torch_xla 2.9 on PJRT: TPU, Trainium, CPU",
+    process_group=Spelling("torch.distributed", '{m}.init_process_group("xla", init_method="xla://")'),
+    process_group_module="torch_xla.distributed.xla_backend",
 )
