@@ -2,8 +2,8 @@
 
 What ``mp.spawn`` started is started by it, its first argument still being the process's number. A script
 that a launcher ran once for each process gets a function for what its main guard did.
-Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``launch``: no ``nprocs``, no ``join``; the function has
-to be one that can be pickled, and nothing may touch the device before.
+Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``launch``: no ``nprocs``, no ``join``; the function
+has to be one that can be pickled, and nothing may touch the device before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
-from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Entry, Launch, Style
+from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Entry, Launch
+from xla_transforms.replicas.groups import short
+from xla_transforms.roles.ranks import SPAWNERS
 from xla_transforms.scopes import How
 from xla_transforms.tree import argument
 
@@ -44,7 +46,11 @@ _FUNCTION = "_mp_fn"
 
 
 def run(context: Context) -> None:
-    if not context.distributed or context.already_xla:
+    if not context.uses_cuda or context.already_xla:
+        return
+    if context.replicas.asked and context.replicas.obstacle:
+        _tell(context)
+    if not context.replicas.active:
         return
     starts = context.replicas.starts
     for launch in starts.launches:
@@ -55,17 +61,21 @@ def run(context: Context) -> None:
     for entry in starts.entries:
         if entry.index is context.index:
             _entry(context, entry)
-    if context.replicas.style is Style.LAUNCHER and not starts.entries:
-        _without_entry(context)
+
+
+def _tell(context: Context) -> None:
+    """What stands in the way, where the module starts processes or has them meet; else at its beginning."""
+    calls = (c for c, path in context.reached if path in SPAWNERS or short(path) == "init_process_group")
+    first = context.index.source.module.body[0]
+    alone = len(context.program.modules) == 1
+    place = next(calls, first if alone else None)
+    if place is not None:
+        advice = "write a function of what each process does, and torch_xla.launch(function)"
+        context.plan.report(LEFT, place, context.replicas.obstacle, advice)
 
 
 def _launch(context: Context, launch: Launch) -> None:
-    join, given = argument(launch.call, "join", 3), argument(launch.call, "args", 1)
-    if launch.function is None or getattr(getattr(join, "value", None), "value", "True") != "True":
-        advice = "give torch_xla.launch a function of a module; it waits for its processes"
-        message = "these processes cannot be started by torch_xla.launch"
-        context.plan.report(LEFT, launch.call, message, advice)
-        return
+    given = argument(launch.call, "args", 1)
     change = context.plan.change(SPAWN, launch.call, "one process for each XLA device")
     function = argument(launch.call, "fn", 0)
     assert function is not None
@@ -129,10 +139,6 @@ def _read(context: Context, function: cst.FunctionDef, name: str) -> bool:
 def _entry(context: Context, entry: Entry) -> None:
     """``if __name__ == "__main__":`` becomes the function, and a new guard behind it launches that."""
     guard, offsets = entry.guard, context.index.source.offsets
-    if guard.orelse is not None or not isinstance(guard.body, cst.IndentedBlock):
-        advice = "write a function of what each process does, and torch_xla.launch(function)"
-        context.plan.report(LEFT, guard, "this main guard is not one block", advice)
-        return
     name = _free(context)
     change = context.plan.change(ENTRY, guard, "torch_xla.launch runs it in one process for each XLA device")
     change.cut(offsets(guard)[0], context.plan.bracketed(guard.test)[1], f"def {name}(index)")
@@ -166,11 +172,3 @@ def _bound(context: Context, guard: cst.If) -> list[str]:
             found.append(name)
     return sorted(found)
 
-
-def _without_entry(context: Context) -> None:
-    for call in context.index.all(cst.Call):
-        if context.replicas.groups.joins(call) and context.index.function_of(call) is None:
-            advice = "write a function of what each process does, and torch_xla.launch(function)"
-            message = "the script has no main guard: nothing launches its processes"
-            context.plan.report(LEFT, call, message, advice)
-            return

@@ -41,9 +41,22 @@ class Replicas:
         return self.roles.program.replicated
 
     @property
-    def active(self) -> bool:
+    def asked(self) -> bool:
         """Whether the migrated program is to train in replicas."""
         return self.native if self.wanted == "auto" else bool(self.wanted)
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why nothing can start replicas of the program; empty where something can.
+
+        Half of a program of several processes would train in none: then all of it is left.
+        """
+        return self.starts.obstacle
+
+    @cached_property
+    def active(self) -> bool:
+        """Whether the migrated program trains in replicas."""
+        return self.asked and not self.obstacle
 
     @property
     def style(self) -> Style:

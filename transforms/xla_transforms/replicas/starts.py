@@ -42,6 +42,12 @@ class Launch:
         """The function's parameters that take ``values``, in their order."""
         return parameters(self.function)[1:] if self.function is not None else []
 
+    @property
+    def joins(self) -> bool:
+        """Whether the call waits for the processes."""
+        join = value_of(self.call, "join", 3)
+        return join is None or (isinstance(join, cst.Name) and join.value == "True")
+
 
 @dataclass(eq=False)
 class Entry:
@@ -70,6 +76,21 @@ class Starts:
         nodes = [f.node for f in functions]
         function = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], cst.FunctionDef) else None
         return Launch(call, function, arguments(call))
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why the starts of the program cannot be written anew; empty where they can."""
+        for launch in self.launches:
+            if launch.function is None:
+                return "it is not known what function the processes run"
+            if not isinstance(self.roles.index(launch.function).parent(launch.function), cst.Module):
+                return "the function that the processes run is not one of a module"
+            if not launch.joins:
+                return "the processes are started and not waited for"
+        whole = all(e.guard.orelse is None and _indented(e.guard) for e in self.entries)
+        if not self.launches and not (self.entries and whole):
+            return "no main guard joins a process group, so that nothing is known to launch the processes"
+        return ""
 
     def dropped(self, launch: Launch) -> list[int]:
         """The positions among ``launch.values`` of what only counts processes: each asks the runtime instead.
@@ -178,6 +199,10 @@ class Starts:
         reached = reachable(self.roles, guard.body)
         direct = any(isinstance(n, cst.Call) and _names(n) == "init_process_group" for n in walk(guard.body))
         return direct or bool(joining & reached)
+
+
+def _indented(guard: cst.If) -> bool:
+    return isinstance(guard.body, cst.IndentedBlock)
 
 
 def is_main_guard(statement: cst.If) -> bool:
