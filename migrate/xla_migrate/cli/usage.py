@@ -22,6 +22,9 @@ How to migrate:
   --target RELEASE         The torch_xla release to write for.  [default: 2.9]
   --syncfree WHEN          Use syncfree optimizers: amp (under mixed
                            precision), always, never.  [default: amp]
+  --distributed / --no-distributed
+                           Train in replicas, one for each device, or on one
+                           device.  [default: as the script did]
   --stdin-filename PATH    The name of the script read from standard input.
 
 How to report:
