@@ -23,7 +23,7 @@ from xla_migrate.cli.verify import verify as verify_command
 from xla_migrate.verify import Failure, Step, Trace, judge
 from xla_migrate.verify.failures import frames_of, unrecorded
 from xla_migrate.verify.processes import STACKS, UNWRITTEN
-from xla_migrate.verify.trace import Request
+from xla_migrate.verify.trace import Request, Sample
 from xla_migrate.verify.trace_file import STDERR, save
 
 COMMANDS = ("verify", "record", "compare")
@@ -138,6 +138,18 @@ def test_other_numbers_are_a_divergence(cli: Cli, here: Path) -> None:
     assert ran.text.startswith("diverged")
     report = json.loads((here / "report.json").read_text())
     assert (report["outcome"], report["exit_code"]) == ("diverged", 1)
+
+
+@pytest.mark.parametrize(("executions", "code"), [(2, 0), (9, 1)])
+def test_what_costs_too_much_counts_where_it_is_asked_for(
+    cli: Cli, here: Path, executions: int, code: int
+) -> None:
+    samples = [Sample("step", 1, 1, 1), Sample("step", 1, executions, 2), Sample("end", 1, executions, 2)]
+    counted = trace("xla", mode="count", samples=samples)
+    saved(here, native=trace("native"), xla=trace("xla"), counted=counted)
+    command = ("compare", "native.trace", "xla.trace", "--counted", "counted.trace")
+    assert cli(*command).code == 0
+    assert cli(*command, "--strict").code == code
 
 
 def test_the_page_is_written_beside_the_answer(cli: Cli, here: Path) -> None:

@@ -63,6 +63,8 @@ MIGRATION_OPTIONS = (
 REPORT_OPTIONS = (
     click.option("--html", type=FILE, metavar="FILE", help="Write a page with curves and the diff."),
     click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the report for programs."),
+    click.option("--strict", is_flag=True,
+                 help="Exit with 1 also where it trains the same but executes or compiles too often."),
     click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
                  help="What goes to standard output.  [default: text]"),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
@@ -260,7 +262,8 @@ def _finish(verdict: Verdict, given: dict[str, Any]) -> None:
         click.echo(verify_json.report(verdict), nl=False)
     else:
         _printer(given["color"]).print([*verify_text.lines(verdict), *map(_note, verdict.notes)])
-    raise SystemExit(verdict.outcome.status)
+    costly = verdict.performance is not None and bool(verdict.performance.problems)
+    raise SystemExit(verdict.outcome.status or int(given["strict"] and costly))
 
 
 def _page(verdict: Verdict) -> str:

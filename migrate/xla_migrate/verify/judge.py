@@ -131,9 +131,8 @@ def not_comparable(native: Trace, migrated: Trace) -> str:
 
 
 def _answer(comparison: Comparison, replicas: tuple[str, ...]) -> tuple[Outcome, str]:
-    if comparison.first is not None:
-        return Outcome.DIVERGED, str(comparison)
-    if replicas:
-        return Outcome.DIVERGED, replicas[0]
+    if replicas or comparison.first is not None:
+        found = [] if comparison.first is None else [str(comparison)]
+        return Outcome.DIVERGED, "; ".join([*replicas[:1], *found])
     exact = comparison.worst_loss == 0 and comparison.worst_parameters == 0
     return (Outcome.EQUAL if exact else Outcome.WITHIN), str(comparison)

@@ -19,7 +19,7 @@ def untouched(function: Any) -> Any:
     """Run outside of autograd and of every function mode, the stand-in's among them."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad(), unwatched():
+        with unwatched(), torch.no_grad():
             return function(*args, **kwargs)
 
     return called

@@ -143,6 +143,7 @@ class Recorder:
         if self.limit is not None and len(self.steps) >= self.limit:
             raise EnoughSteps
 
+    @measure.untouched
     def _measured(self, step: Step, optimizer: Any) -> Step:
         parameters = list(parameters_of(optimizer))
         reached, gradients = self._gradients or _gradients_of(optimizer)
@@ -178,6 +179,7 @@ class Recorder:
         trace.names, trace.tied = models.names(groups), models.tied()
 
 
+@measure.untouched
 def _gradients_of(optimizer: Any) -> tuple[list[int], Any]:
     """The positions of parameters that have a gradient, and a handle on the norms of these."""
     found = [(j, p.grad) for j, p in enumerate(parameters_of(optimizer)) if p.grad is not None]

@@ -18,6 +18,7 @@ from xla_migrate.verify.cuda_stand_in.storages import (
     CUDA,
     any_placed,
     is_placed,
+    is_unused,
     mark,
     names_cuda,
     settle,
@@ -38,27 +39,26 @@ class CudaOnCpu(TorchFunctionMode):
         handler = HANDLERS.get(func)
         if handler is not None:
             return handler(*args, **(kwargs or {}))
-        if func is torch.Tensor.backward:
-            return self._backward(*args, **(kwargs or {}))
         if not kwargs:
+            if is_unused() and default_device.CURRENT_DEVICE is None:
+                return func(*args)
             return _without_options(func, args)
         kwargs = dict(kwargs)
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         return _on_cpu(func, args, kwargs)
 
-    def _backward(
-        self,
-        tensor: Any,
-        gradient: Any = None,
-        retain_graph: Any = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-    ) -> None:
-        """A mode is off while it handles a call; hooks and custom functions of a backward pass need
-        it on."""
-        with self:
-            torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+def _backward(
+    tensor: Any,
+    gradient: Any = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """A mode is off while it handles a call; hooks and custom functions of a backward pass need it on."""
+    with CudaOnCpu():
+        torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def _without_options(func: Any, args: Any) -> Any:
@@ -159,6 +159,7 @@ HANDLERS: dict[Any, Handler] = {
     TENSOR.is_cpu.__get__: lambda tensor: tensor.is_cpu and not is_placed(tensor),
     TENSOR.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
     torch.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
+    TENSOR.backward: _backward,
     TENSOR.pin_memory: lambda tensor, *args, **kwargs: tensor,
     TENSOR.is_pinned: lambda tensor, *args, **kwargs: False,
 }

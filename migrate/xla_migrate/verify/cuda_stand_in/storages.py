@@ -14,6 +14,7 @@ import torch
 
 CUDA = torch.device("cuda", 0)
 MARK = "_pretends_to_be_on_cuda"
+_in_use = False  # whether anything was ever marked
 
 
 def names_cuda(device: object) -> bool:
@@ -48,6 +49,8 @@ def mark(tensor: torch.Tensor) -> torch.Tensor:
 
 def mark_storage(storage: Any) -> None:
     """Let an untyped storage pretend to be on the CUDA device."""
+    global _in_use
+    _in_use = True
     setattr(storage, MARK, True)
 
 
@@ -65,16 +68,25 @@ def settle(result: torch.Tensor, source: torch.Tensor, on_cuda: bool) -> torch.T
     return mark(result) if on_cuda else result
 
 
+def is_unused() -> bool:
+    """Whether nothing was ever placed on the CUDA device: the script chose the CPU so far."""
+    return not _in_use
+
+
 def any_placed(values: Iterable[object]) -> bool:
     """Whether a tensor in nested containers pretends to be on the CUDA device."""
+    return _in_use and _holds_placed(values)
+
+
+def _holds_placed(values: Iterable[object]) -> bool:
     for value in values:
         if isinstance(value, torch.Tensor):
             if is_placed(value):
                 return True
         elif isinstance(value, (list, tuple)):
-            if any_placed(value):
+            if _holds_placed(value):
                 return True
-        elif isinstance(value, dict) and any_placed(value.values()):
+        elif isinstance(value, dict) and _holds_placed(value.values()):
             return True
     return False
 
