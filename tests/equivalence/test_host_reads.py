@@ -23,7 +23,7 @@ for step in range(6):
 
 
 @pytest.mark.parametrize(("place", "executions"), [("BEFORE", 6), ("BEHIND", 0)])
-def test_a_read_is_charged_with_what_it_makes_the_device_compute(succeed, place: str, executions: int) -> None:
+def test_a_read_is_charged_with_what_it_computes(succeed, place: str, executions: int) -> None:
     code = SCRIPT.replace(place, "print(loss.item())").replace("BEFORE", "").replace("BEHIND", "")
     (read,) = succeed(code, "xla", mode="count").reads
     assert (read.what, read.count, read.executions) == ("item", 6, executions)
