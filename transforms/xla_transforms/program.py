@@ -8,6 +8,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.grouping import FRAMEWORK
 from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
 
@@ -103,9 +104,9 @@ def _is_package(index: ModuleIndex) -> bool:
     return index.source.path.endswith("__init__.py")
 
 
-def may_use_cuda(text: str) -> bool:
-    """Whether a program with this text can use CUDA: ``Program.uses_cuda`` before anything is parsed."""
-    return "cuda" in text or "accelerator" in text
+def concerns(text: str) -> bool:
+    """Whether a program with this text can use CUDA, or a framework that does: asked before parsing."""
+    return "cuda" in text or "accelerator" in text or FRAMEWORK.search(text) is not None
 
 
 def names_cuda(index: ModuleIndex) -> bool:

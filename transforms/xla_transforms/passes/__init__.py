@@ -29,6 +29,7 @@ from xla_transforms.passes import (
     device_types,
     distributions,
     dynamic_shapes,
+    frameworks,
     generators,
     grad_scaler,
     gradient_modes,
@@ -39,6 +40,7 @@ from xla_transforms.passes import (
     memory,
     optimizer_order,
     packages,
+    padding,
     pinned_memory,
     process_groups,
     ragged_batches,
@@ -50,6 +52,9 @@ from xla_transforms.passes import (
     syncfree,
     tied_weights,
     timers,
+    trainer_arguments,
+    trainer_entry,
+    trainer_use,
     transfers,
 )
 
@@ -90,10 +95,17 @@ PASSES: tuple[ModuleType, ...] = (
     streams,
     cuda_settings,
     dynamic_shapes,
+    padding,
     ragged_batches,
     host_operators,
     packages,
     process_groups,
+    frameworks,
+    trainer_arguments,
+    trainer_use,
+    trainer_entry,
     availability,
     leftovers,
 )
+# The passes that concern programs in which a framework uses CUDA, and the script does not name it.
+WITHOUT_CUDA: tuple[ModuleType, ...] = (padding, frameworks, trainer_arguments, trainer_use, trainer_entry)

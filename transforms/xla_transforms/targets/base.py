@@ -47,3 +47,5 @@ class Target:
     autocast_dtype: str
     grad_scaler: Spelling  # the class of a gradient scaler, the XLA one or one to be kept disabled
     on_host: frozenset[str]  # classes and functions whose operators it has the CPU compute, by path
+    trainer_optimizer: str = ""  # for optim= of transformers' Trainer; "" where old transformers may run
+    launcher: str = ""  # what SageMaker's estimators call the launcher of its training jobs

@@ -1,0 +1,107 @@
+"""Who trains: the script itself, transformers' Trainer, or Accelerate around the script's own loop."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import libcst as cst
+
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.classes import bases
+from xla_transforms.roles.facts import of_kind
+from xla_transforms.tree import argument, value_of
+
+_TRAINERS = ("Trainer", "Seq2SeqTrainer")
+_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
+# What makes the loaders, models and optimizers that it is given fit for XLA, and steps by itself.
+_PREPARING = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
+
+
+class Frameworks:
+    """The frameworks that a program hands its training to."""
+
+    def __init__(self, roles: Roles) -> None:
+        self.roles = roles
+        self.program = roles.program
+
+    def classes(self, made: cst.CSTNode) -> frozenset[str]:
+        """The dotted paths of a class and its bases, for the expression that names the class."""
+        found: set[str] = set()
+        for item in self.roles.facts(made):
+            if item.kind is Kind.NAME:
+                found.add(item.detail)
+            elif item.kind is Kind.CLASS and isinstance(item.node, cst.ClassDef):
+                found.update(base for base in bases(self.roles, item.node) if isinstance(base, str))
+        return frozenset(found)
+
+    @cached_property
+    def trainers(self) -> list[cst.Call]:
+        """Every call that makes transformers' Trainer or a subclass of it."""
+        return self._made(_TRAINERS)
+
+    @cached_property
+    def arguments(self) -> list[cst.Call]:
+        """Every call that makes TrainingArguments or a subclass of it."""
+        return self._made(_ARGUMENTS)
+
+    @cached_property
+    def argument_parsers(self) -> list[cst.Call]:
+        """The calls of ``HfArgumentParser`` that read TrainingArguments from the command line."""
+        calls = self.program.calls.get("HfArgumentParser", ())
+        return [call for call in calls if any(map(self._is_arguments, self._dataclasses(call)))]
+
+    @cached_property
+    def argument_classes(self) -> list[cst.ClassDef]:
+        """The program's own subclasses of TrainingArguments."""
+        if not self.program.mentions(*_ARGUMENTS):
+            return []
+        every = (c for index in self.program.modules.values() for c in index.all(cst.ClassDef))
+        mine = [c for c in every if isinstance(c, cst.ClassDef) and c.bases]
+        return [c for c in mine if any(_of_transformers(b, _ARGUMENTS) for b in bases(self.roles, c))]
+
+    @cached_property
+    def prepares(self) -> bool:
+        """Whether Accelerate prepares what the program's loops use: they then do what XLA needs."""
+        calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
+        return any(self.roles.path(call.func) in _PREPARING for call in calls)
+
+    def is_trainer(self, node: cst.CSTNode | None) -> bool:
+        """Whether an expression is an instance of transformers' Trainer."""
+        if node is None:
+            return False
+        facts = self.roles.facts(node)
+        owners = [f.node for f in of_kind(facts, Kind.INSTANCE) if isinstance(f.node, cst.ClassDef)]
+        paths = [f.detail for f in facts] + [b for o in owners for b in bases(self.roles, o)]
+        return any(_of_transformers(path, _TRAINERS) for path in paths)
+
+    def _made(self, names: tuple[str, ...]) -> list[cst.Call]:
+        if not self.program.mentions(*names):
+            return []
+        every = (c for calls in self.program.calls.values() for c in calls if not self.roles.dead(c))
+        found = {c: None for c in every if any(_of_transformers(p, names) for p in self._paths(c))}
+        return list(found)
+
+    def _paths(self, call: cst.Call) -> frozenset[str]:
+        named = isinstance(call.func, (cst.Name, cst.Attribute))
+        return self.classes(call.func) if named else frozenset()
+
+    def _dataclasses(self, call: cst.Call) -> list[cst.BaseExpression]:
+        given = value_of(call, "dataclass_types", 0)
+        if isinstance(given, (cst.Tuple, cst.List)):
+            return [element.value for element in given.elements]
+        return [given] if given is not None else []
+
+    def _is_arguments(self, node: cst.BaseExpression) -> bool:
+        return any(_of_transformers(path, _ARGUMENTS) for path in self.classes(node))
+
+
+def _of_transformers(path: object, names: tuple[str, ...]) -> bool:
+    package, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
+    return name in names and (package == "transformers" or package.startswith("transformers."))
+
+
+def given(call: cst.Call, name: str) -> cst.Arg | None:
+    """The argument of a name; ``None`` also for one whose value is ``None``."""
+    found = argument(call, name)
+    written_none = found is not None and getattr(found.value, "value", "") == "None"
+    return None if written_none else found
