@@ -9,7 +9,7 @@ import libcst as cst
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import bases
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.tree import argument, value_of
+from xla_transforms.tree import value_of
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
@@ -98,10 +98,3 @@ class Frameworks:
 def _of_transformers(path: object, names: tuple[str, ...]) -> bool:
     package, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
     return name in names and (package == "transformers" or package.startswith("transformers."))
-
-
-def given(call: cst.Call, name: str) -> cst.Arg | None:
-    """The argument of a name; ``None`` also for one whose value is ``None``."""
-    found = argument(call, name)
-    written_none = found is not None and getattr(found.value, "value", "") == "None"
-    return None if written_none else found

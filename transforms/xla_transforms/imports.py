@@ -10,6 +10,9 @@ from xla_transforms.scopes import How, ModuleIndex
 ALIASES = {
     "contextlib": "contextlib",
     "functools": "functools",
+    "os": "os",
+    "sagemaker.huggingface.TrainingCompilerConfig": "TrainingCompilerConfig",
+    "sagemaker.pytorch.TrainingCompilerConfig": "TrainingCompilerConfig",
     "time": "time",
     "torch": "torch",
     "torch_xla": "torch_xla",
@@ -21,7 +24,12 @@ ALIASES = {
     "torch_xla.runtime": "xr",
     "torch_xla.utils.checkpoint": "xla_checkpoint",
 }
-_FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler"}
+_FROM = {
+    "sagemaker.huggingface.TrainingCompilerConfig",
+    "sagemaker.pytorch.TrainingCompilerConfig",
+    "torch_xla.amp.GradScaler",
+    "torch_xla.amp.syncfree",
+}
 
 
 class ImportTable:

@@ -45,7 +45,22 @@ def migrate_texts(
     modules = {name: texts[path][0] for name, path in paths.items()}
     for group in groups(modules, map(_module_name, others)):
         batch.migrate({name: paths[name] for name in group})
-    return batch.outcomes
+    return _said_once({path: batch.outcomes[path] for path in texts})
+
+
+def _said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """The outcomes, with each finding that speaks of the whole run at its first place alone."""
+    once = {rule.code for step in PASSES for rule in step.RULES if rule.once}
+    told: set[str] = set()
+    for path, outcome in outcomes.items():
+        kept = [f for f in outcome.findings if f.code not in told]
+        for code in once & {f.code for f in kept}:
+            first = next(f for f in kept if f.code == code)
+            kept = [f for f in kept if f.code != code or f is first]
+            told.add(code)
+        if len(kept) < len(outcome.findings):
+            outcomes[path] = replace(outcome, findings=tuple(kept))
+    return outcomes
 
 
 @dataclass

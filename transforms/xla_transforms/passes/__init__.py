@@ -31,6 +31,7 @@ from xla_transforms.passes import (
     dynamic_shapes,
     frameworks,
     generators,
+    gpu_numbers,
     grad_scaler,
     gradient_modes,
     host_operators,
@@ -44,6 +45,7 @@ from xla_transforms.passes import (
     pinned_memory,
     process_groups,
     ragged_batches,
+    sagemaker_jobs,
     seeds,
     several_devices,
     step_closures,
@@ -104,8 +106,18 @@ PASSES: tuple[ModuleType, ...] = (
     trainer_arguments,
     trainer_use,
     trainer_entry,
+    sagemaker_jobs,
+    gpu_numbers,
     availability,
     leftovers,
 )
-# The passes that concern programs in which a framework uses CUDA, and the script does not name it.
-WITHOUT_CUDA: tuple[ModuleType, ...] = (padding, frameworks, trainer_arguments, trainer_use, trainer_entry)
+# The passes for programs in which a framework or a launcher uses CUDA, and the script does not name it.
+WITHOUT_CUDA: tuple[ModuleType, ...] = (
+    padding,
+    frameworks,
+    trainer_arguments,
+    trainer_use,
+    trainer_entry,
+    sagemaker_jobs,
+    gpu_numbers,
+)

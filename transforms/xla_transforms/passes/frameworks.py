@@ -50,7 +50,8 @@ def run(context: Context) -> None:
     for call in context.frameworks.trainers[:1]:
         if context.roles.index(call) is context.index:
             message = "Trainer places the model, moves the batches and ends the steps on XLA by itself"
-            context.plan.report(UNCHANGED, call, message, "what it is told is all that is looked at")
+            advice = "only what it is told, its entry point and its collators are looked at"
+            context.plan.report(UNCHANGED, call, message, advice)
     for call, path in context.reached:
         if path in _ACCELERATORS:
             message = "Accelerate prepares model, optimizer and loaders for XLA: their loops stay as they are"

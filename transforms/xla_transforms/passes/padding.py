@@ -13,8 +13,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.frameworks import given
-from xla_transforms.tree import argument, has_star, same, string_value, value_of
+from xla_transforms.tree import argument, given, has_star, same, string_value, value_of
 
 PADDING = Rule(
     "XLA901",

@@ -11,11 +11,10 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.frameworks import given
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.tree import has_star, number_value, string_value, walk
+from xla_transforms.tree import given, has_star, number_value, string_value, walk
 
 OPTIMIZER = Rule(
     "XLA924",

@@ -13,10 +13,9 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.frameworks import given
 from xla_transforms.models import comes_before, keep_identity, moves, parameters_taken, same_model
 from xla_transforms.roles import Kind
-from xla_transforms.tree import method, receiver, walk
+from xla_transforms.tree import given, method, receiver, walk
 
 ORDER = Rule(
     "XLA928",
