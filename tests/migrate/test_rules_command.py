@@ -14,7 +14,7 @@ def test_rules_are_listed_by_code(cli: Cli) -> None:
     assert [line.split()[0] for line in ran.text.split("\n")[:-1]] == [
         "XLA001", "XLA002", "XLA005", "XLA101", "XLA941", "XLA942",
     ]  # fmt: skip
-    assert "XLA101  warning  safe     device-name   The device is named xla.\n" in ran.text
+    assert "XLA101  warning  safe     device-name           The device is named xla.\n" in ran.text
 
 
 def test_rules_as_json(cli: Cli) -> None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 # Commands besides the migration itself, each a module with a click command of the same name.
 COMMANDS = {
-    "explain": "xla_migrate.cli.rules",
+    "doctor": "xla_migrate.cli.doctor",
+    "explain": "xla_migrate.cli.explain",
     "rules": "xla_migrate.cli.rules",
 }
 

@@ -1,4 +1,4 @@
-"""``xla-migrate rules`` and ``xla-migrate explain``."""
+"""``xla-migrate rules``."""
 
 from __future__ import annotations
 
@@ -31,25 +31,3 @@ def rules(as_json: bool) -> None:
     for rule in known:
         kind = f"{rule.severity.label:<7}  {rule.safety.value:<7}"
         click.echo(f"{rule.code}  {kind}  {rule.name:<{width}}  {rule.summary}")
-
-
-@click.command(context_settings=_CONTEXT)
-@click.argument("rule")
-def explain(rule: str) -> None:
-    """Say what one rule does and why. RULE is its code or its name."""
-    wanted = rule.lower()
-    for known in known_rules():
-        if wanted in (known.code.lower(), known.name.lower()):
-            click.echo(f"{known.code} {known.name}")
-            click.echo(f"severity {known.severity.label}, safety {known.safety.value}\n")
-            click.echo(f"{known.summary}\n\n{known.why}")
-            return
-    raise click.UsageError(f"no rule {rule!r}{_suggestion(wanted)}")
-
-
-def _suggestion(wanted: str) -> str:
-    from difflib import get_close_matches
-
-    names = [name for rule in known_rules() for name in (rule.code.lower(), rule.name.lower())]
-    close = get_close_matches(wanted, names)
-    return f"; did you mean {close[0]}?" if close else "; xla-migrate rules lists them"

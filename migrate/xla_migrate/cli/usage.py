@@ -36,8 +36,11 @@ How to report:
   -h, --help               Print this text.
 
 Commands:
+  doctor [PATH]            Check whether migrated code can run here.
   rules                    List the rules.
   explain RULE             Say what a rule does and why.
+  explain TOPIC [PATHS]    Say why a job fails, learns badly or is slow, and
+                           which of the causes are seen in PATHS.
   (A file of such a name is written ./rules.)
 
 Exit status:

@@ -58,5 +58,5 @@ TORCH_XLA_2_9 = Target(
     autocast_dtype="bfloat16",
     grad_scaler=Spelling("torch", "{m}.amp.GradScaler"),
     on_host=frozenset(_ON_HOST),
-    trainer_optimizer="adamw_torch_xla",  # a transformers that runs here has it: it came with 4.17
+    trainer_optimizer="adamw_torch_xla",  # transformers that run here are 4.52 or newer, and have it
 )
