@@ -8,10 +8,11 @@ from helpers import check_noop, check_transformed, findings, migrate
 HEAD = """\
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoTokenizer, DataCollatorForSeq2Seq, DataCollatorWithPadding
+from transformers import AutoTokenizer, BertForSequenceClassification, DataCollatorWithPadding
 
-model = torch.nn.Linear(4, 3).cuda()
+model = BertForSequenceClassification.from_pretrained("bert-base-uncased").cuda()
 tok = AutoTokenizer.from_pretrained("bert-base-uncased")
+out = model(**batch)
 """
 
 
@@ -45,7 +46,7 @@ def test_constant_shapes(line: str) -> None:
 )
 def test_padding_to_the_longest(line: str) -> None:
     outcome = migrate(HEAD + line + "\n", "padding")
-    assert [(f.code, f.severity.label, f.span.line) for f in outcome.findings] == [("XLA901", "warning", 7)]
+    assert [(f.code, f.severity.label, f.span.line) for f in outcome.findings] == [("XLA901", "warning", 8)]
 
 
 def test_lengths_that_are_rounded_are_only_mentioned() -> None:
@@ -69,11 +70,34 @@ def test_without_a_known_length_it_is_left_and_reported(line: str) -> None:
     assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA901", False)]
 
 
-def test_labels_copied_from_the_padded_ids_would_change_the_loss() -> None:
-    body = "enc = tok(x, padding=True, max_length=64, truncation=True)\n"
-    body += "    enc['labels'] = enc['input_ids']\n"
-    code = f"{HEAD}def encode(x):\n    {body}    return enc\n"
-    outcome = check_noop(code, "padding")
+LINE = "rows = tok(texts, padding=True, max_length=64, truncation=True)\n"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "rows['labels'] = rows['input_ids'].clone()\n",
+        "labels = copy.deepcopy(input_ids)\n",
+        "batch = {'labels': target_ids}\n",
+        "model(rows, labels=rows.input_ids)\n",
+    ],
+)
+def test_labels_made_of_the_padded_ids_would_change_the_loss(more: str) -> None:
+    outcome = check_noop(HEAD + LINE + more, "padding")
+    assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA901", False)]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD.replace("BertForSequenceClassification", "AutoModel"),  # what the head does is not known
+        HEAD.replace("BertForSequenceClassification", "AutoModelForCausalLM"),
+        HEAD.replace("**batch", "ids"),  # without the mask
+        HEAD + "model.generate(**batch)\n",
+    ],
+)
+def test_where_padded_places_may_count_the_padding_stays(head: str) -> None:
+    outcome = check_noop(head + LINE, "padding")
     assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA901", False)]
 
 
@@ -101,7 +125,7 @@ def test_a_collator_pads_to_the_length_at_which_texts_are_cut() -> None:
 
 
 def test_a_collator_that_says_longest() -> None:
-    line = "collate = DataCollatorForSeq2Seq(tok, model, {}, max_length=args.length)\n"
+    line = "collate = DataCollatorWithPadding(tok, {}, max_length=args.length)\n"
     check_transformed(CUT + line.format("True"), CUT + line.format('"max_length"'), "padding")
 
 
@@ -111,5 +135,5 @@ def test_a_collator_with_another_length_is_reported() -> None:
 
 def test_a_script_around_trainer_need_not_name_cuda() -> None:
     code = HEAD.replace(".cuda()", "") + "from transformers import Trainer\nTrainer(model)\n"
-    assert findings(code + "tok(x, padding=True)\n", "padding") == [("XLA901", 9)]
+    assert findings(code + "tok(x, padding=True)\n", "padding") == [("XLA901", 10)]
     assert findings(HEAD.replace(".cuda()", "") + "tok(x, padding=True)\n", "padding") == []

@@ -9,6 +9,7 @@ import pytest
 from helpers import check_noop, check_transformed, findings, migrate
 
 from xla_transforms import context as context_module
+from xla_transforms.engine import migrate_program
 from xla_transforms.targets import target
 
 ARGUMENTS = ("trainer_arguments",)
@@ -202,6 +203,23 @@ def test_a_main_that_is_called_otherwise_is_reported(call: str) -> None:
 def test_a_script_without_main_is_reported() -> None:
     outcome = check_noop(trainer(), "trainer_entry")
     assert [f.code for f in outcome.findings] == ["XLA923"]
+
+
+def test_the_script_that_starts_a_module_with_trainer_gets_the_entry_point() -> None:
+    start = f"import library\n\n\ndef main():\n    library.run()\n\n\n{GUARD.format('main()')}"
+    library = entry("main()").partition("# by hand")[0].replace("def main", "def run")
+    outcomes = migrate_program({"start.py": start.encode(), "library.py": library.encode()})
+    assert outcomes["start.py"].code == start.replace("if __name__", f"{ENTRY}if __name__")
+    assert "_mp_fn" not in outcomes["library.py"].code
+    assert "XLA923" not in {f.code for o in outcomes.values() for f in o.findings}
+
+
+def test_a_module_with_trainer_says_nothing_of_a_script_beside_it() -> None:
+    other = f"import torch\n\n\ndef main():\n    print(1)\n\n\n{GUARD.format('main()')}"
+    files = {"other.py": other.encode(), "train.py": b"import other\n" + trainer().encode()}
+    outcomes = migrate_program(files)
+    assert outcomes["other.py"].code == other
+    assert "XLA923" in {f.code for f in outcomes["train.py"].findings}
 
 
 def test_a_script_without_trainer_gets_no_entry_point() -> None:

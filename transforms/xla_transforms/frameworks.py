@@ -13,6 +13,7 @@ from xla_transforms.tree import value_of
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
+_MAKERS = ("from_pretrained", "from_config")
 # What makes the loaders, models and optimizers that it is given fit for XLA, and steps by itself.
 _PREPARING = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 
@@ -64,6 +65,17 @@ class Frameworks:
         """Whether Accelerate prepares what the program's loops use: they then do what XLA needs."""
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
         return any(self.roles.path(call.func) in _PREPARING for call in calls)
+
+    @cached_property
+    def models(self) -> frozenset[str]:
+        """The names of transformers' classes of models that the program makes."""
+        calls = self.program.calls
+        made = [c.func for name in _MAKERS for c in calls.get(name, ())]
+        owners = [f.value for f in made if isinstance(f, cst.Attribute)]
+        named = [c.func for name, found in calls.items() if "For" in name or "Model" in name for c in found]
+        paths = {self.roles.path(node) for node in (*owners, *named)}
+        names = {p.rpartition(".")[2] for p in paths if p.startswith("transformers.")}
+        return frozenset(n for n in names if "For" in n or n.endswith("Model"))
 
     def is_trainer(self, node: cst.CSTNode | None) -> bool:
         """Whether an expression is an instance of transformers' Trainer."""

@@ -104,6 +104,22 @@ def _is_package(index: ModuleIndex) -> bool:
     return index.source.path.endswith("__init__.py")
 
 
+def reachable(program: Program, start: ModuleIndex) -> set[ModuleIndex]:
+    """A module of a program with all of the program's modules that it imports, directly or not."""
+    found, waiting = {start}, [start]
+    while waiting:
+        index = waiting.pop()
+        scopes = (scope.bindings.values() for scope in index.scopes.values())
+        bindings = (b for every in scopes for some in every for b in some if b.how is How.IMPORT)
+        for binding in bindings:
+            for path in (binding.name, binding.name.rpartition(".")[0]):
+                module = program.module(path, index) if path.strip(".") else None
+                if module is not None and module not in found:
+                    found.add(module)
+                    waiting.append(module)
+    return found
+
+
 def concerns(text: str) -> bool:
     """Whether a program with this text can use CUDA, or a framework that does: asked before parsing."""
     return "cuda" in text or "accelerator" in text or FRAMEWORK.search(text) is not None

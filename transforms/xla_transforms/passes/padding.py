@@ -1,7 +1,8 @@
 """Padding to the longest member of a batch: a fixed length where the script says which, else a finding.
 
 The tool never invents a length. Where texts are cut at ``max_length`` as well, padding to it gives every
-batch one shape; the padded places are masked, so that the same is computed.
+batch one shape. It is written only where more padding changes no number: around models that classify and are
+given the mask, and whose labels are not the padded ids.
 Sources: pytorch/xla#6413; transformers, "Padding and truncation" and its collators; SageMaker's guide.
 """
 
@@ -32,6 +33,8 @@ _COLLATORS = {
     "DataCollatorForMultipleChoice": 1,
     "DataCollatorForSeq2Seq": 2,
 }
+# Models whose loss and result leave padded places out, as long as they are given the attention mask.
+_MASKED = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice", "ForQuestionAnswering")
 _FIXED = 'padding="max_length", max_length=<the longest you need>'
 
 
@@ -63,7 +66,7 @@ def _tokenizer(context: Context, call: cst.Call) -> None:
     assert padding is not None
     written = f"padding={context.index.source.code(padding)}"
     fits = _is_tokenizer(context, call.func) and given(call, "max_length") is not None
-    if fits and _truncates(call) and not _makes_labels(context, call) and context.plan.free(padding):
+    if fits and _truncates(call) and _masked(context) and context.plan.free(padding):
         change = context.plan.change(PADDING, padding, f"{written} gives every batch another shape")
         change.replace(padding, '"max_length"')
         context.plan.report(PADDING, call, f"{written} becomes max_length, one shape", fixed=True)
@@ -85,12 +88,30 @@ def _truncates(call: cst.Call) -> bool:
     return truncation is not None and getattr(truncation.value, "value", "") != "False"
 
 
-def _makes_labels(context: Context, call: cst.Call) -> bool:
-    """Whether labels are copied from the padded ids: more padding would then count in the loss."""
-    scope = context.index.function_of(call) or context.index.source.module
-    assigns = (a for a in context.index.all(cst.Assign) if context.index.within(a, scope))
-    texts = (context.index.source.code(a).partition("=") for a in assigns)
-    return any("labels" in target and "input_ids" in value for target, _, value in texts)
+def _masked(context: Context) -> bool:
+    """Whether padded places count nowhere: in no model, as no label, in no text that is generated."""
+    classes = context.frameworks.models
+    masked = bool(classes) and all(name.endswith(_MASKED) for name in classes)
+    return masked and _mask_given(context) and not _ids_as_labels(context)
+
+
+def _mask_given(context: Context) -> bool:
+    """Whether models get the mask: from Trainer, by name, or with all that a tokenizer gives."""
+    if context.program.calls.get("generate"):
+        return False
+    modules = context.program.modules.values()
+    starred = any(getattr(arg, "star", "") == "**" for index in modules for arg in index.all(cst.Arg))
+    return bool(context.frameworks.trainers) or starred or context.program.mentions("attention_mask")
+
+
+def _ids_as_labels(context: Context) -> bool:
+    """Whether labels are made of token ids: more padding would then count in the loss."""
+    for index in context.program.modules.values():
+        places = index.all(cst.Assign, cst.DictElement, cst.Arg)
+        texts = (index.source.code(p).replace(":", "=", 1).partition("=") for p in places)
+        if any("label" in target and "ids" in value for target, _, value in texts):
+            return True
+    return False
 
 
 def _collator(context: Context, call: cst.Call, name: str, padding: cst.BaseExpression | None) -> None:
@@ -98,7 +119,8 @@ def _collator(context: Context, call: cst.Call, name: str, padding: cst.BaseExpr
     written = f"padding={code(padding)}" if padding is not None else f"{name} without padding="
     length = value_of(call, "max_length", _COLLATORS[name] + 1)
     cut = length is not None and any(same(length, other) for other in _cut_lengths(context))
-    if has_star(call) or not cut or (padding is not None and not context.plan.free(padding)):
+    written_already = padding is not None and not context.plan.free(padding)
+    if has_star(call) or not cut or written_already or not _masked(context):
         _report(context, call, written)
         return
     change = context.plan.change(PADDING, call, f"{written} gives every batch another shape")

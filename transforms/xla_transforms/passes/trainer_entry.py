@@ -10,6 +10,8 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.program import reachable
+from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import string_value
 
 ENTRY = Rule(
@@ -27,22 +29,41 @@ _EXITS = ("sys.exit", "builtins.exit", "builtins.quit")
 
 def run(context: Context) -> None:
     index = context.index
-    trainers = [c for c in context.frameworks.trainers if context.roles.index(c) is index]
-    body = list(index.source.module.body)
-    bound = index.scopes[index.source.module].bindings
-    if not trainers or bound.get(_NAME):
+    homes = {context.roles.index(call) for call in context.frameworks.trainers}
+    if not homes or index.scopes[index.source.module].bindings.get(_NAME):
         return
-    guard = next((s for s in body if isinstance(s, cst.If) and _asks_for_main(s.test)), None)
-    call = _main_call(context, guard) if guard is not None else None
-    if guard is None or call is None or body.index(guard) == 0:
-        what = "a function main() without arguments, called below if __name__ == '__main__'"
-        advice = f"for several processes: have {what}, and def {_NAME}(index): main()"
-        context.plan.report(ENTRY, trainers[0], "launchers find no function to call in each process", advice)
+    guard = _guard(index)
+    if guard is None:
+        scripts = (m for m in context.program.modules.values() if _guard(m) is not None)
+        started_elsewhere = any(index in reachable(context.program, script) for script in scripts)
+        if index in homes and not started_elsewhere:
+            _report(context, next(c for c in context.frameworks.trainers if context.roles.index(c) is index))
+    elif homes & reachable(context.program, index):
+        _add(context, guard)
+
+
+def _add(context: Context, guard: cst.If) -> None:
+    index, body = context.index, list(context.index.source.module.body)
+    call = _main_call(context, guard)
+    if call is None or body[0] is guard:
+        _report(context, guard.test)
         return
-    before = body[body.index(guard) - 1]
     indent = index.source.module.default_indent
     change = context.plan.change(ENTRY, guard, "launchers call _mp_fn in each process")
+    before = body[body.index(guard) - 1]
     change.after(before, "", "", f"def {_NAME}(index):", f"{indent}{index.source.code(call)}")
+
+
+def _report(context: Context, node: cst.CSTNode) -> None:
+    what = "a function main() without arguments, called below if __name__ == '__main__'"
+    advice = f"for several processes: have {what}, and def {_NAME}(index): main()"
+    context.plan.report(ENTRY, node, "launchers find no function to call in each process", advice)
+
+
+def _guard(index: ModuleIndex) -> cst.If | None:
+    """The block that runs only where the module is started as a script."""
+    body = index.source.module.body
+    return next((s for s in body if isinstance(s, cst.If) and _asks_for_main(s.test)), None)
 
 
 def _asks_for_main(test: cst.BaseExpression) -> bool:
