@@ -173,6 +173,38 @@ def test_the_last_batch_and_the_workers_are_mentioned() -> None:
     assert findings(arguments(QUIET), *ARGUMENTS) == []
 
 
+@pytest.mark.parametrize("more", ["torch_compile=False", 'torch_compile_backend="openxla"'])
+def test_compiling_that_is_off_or_for_xla_stays(more: str) -> None:
+    check_noop(arguments(f"{QUIET}, {more}"), *ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (', torch_compile=True, optim="sgd"', ', optim="sgd"'),
+        (', optim="sgd", torch_compile=True, torch_compile_mode="default"', ', optim="sgd"'),
+        (", seed=1, torch_compile=True", ', seed=1, optim="adamw_torch_xla"'),
+        (", torch_compile=True", ', optim="adamw_torch_xla"'),
+    ],
+)
+def test_compiling_for_gpus_goes(before: str, after: str) -> None:
+    check_transformed(arguments(before), arguments(after), *ARGUMENTS)
+
+
+@pytest.mark.parametrize("last", ["torch_compile=True,", "torch_compile=True", "torch_compile=True,  # fast"])
+def test_compiling_that_stands_on_the_last_line(last: str) -> None:
+    head = f'{IMPORTS}args = TrainingArguments(\n    "out",\n    bf16=True,\n'
+    ending = "    # fast\n" if "#" in last else ""
+    after = f'{head}    optim="adamw_torch_xla",\n{ending})\n'
+    check_transformed(f"{head}    {last}\n)\n", after, *ARGUMENTS)
+
+
+@pytest.mark.parametrize(("value", "codes"), [("True", ["XLA936"]), ("False", [])])
+def test_recomputed_activations_are_reported(value: str, codes: list[str]) -> None:
+    outcome = check_noop(arguments(f"{QUIET}, gradient_checkpointing={value}"), *ARGUMENTS)
+    assert [f.code for f in outcome.findings] == codes
+
+
 # ---- the entry point
 
 GUARD = 'if __name__ == "__main__":\n    {}\n'
@@ -206,7 +238,7 @@ def test_a_script_without_main_is_reported() -> None:
 
 
 def test_the_script_that_starts_a_module_with_trainer_gets_the_entry_point() -> None:
-    start = f"import library\n\n\ndef main():\n    library.run()\n\n\n{GUARD.format('main()')}"
+    start = f"import torch\nimport library  # device\n\n\ndef main():\n    library.run()\n\n\n{GUARD.format('main()')}"
     library = entry("main()").partition("# by hand")[0].replace("def main", "def run")
     outcomes = migrate_program({"start.py": start.encode(), "library.py": library.encode()})
     assert outcomes["start.py"].code == start.replace("if __name__", f"{ENTRY}if __name__")

@@ -66,6 +66,11 @@ class Frameworks:
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
         return any(self.roles.path(call.func) in _PREPARING for call in calls)
 
+    @property
+    def trains(self) -> bool:
+        """Whether transformers' Trainer or Accelerate trains: on CUDA, be it named or not."""
+        return self.prepares or bool(self.trainers)
+
     @cached_property
     def models(self) -> frozenset[str]:
         """The names of transformers' classes of models that the program makes."""

@@ -114,6 +114,7 @@ PASSES: tuple[ModuleType, ...] = (
 # The passes for programs in which a framework or a launcher uses CUDA, and the script does not name it.
 WITHOUT_CUDA: tuple[ModuleType, ...] = (
     padding,
+    packages,
     frameworks,
     trainer_arguments,
     trainer_use,

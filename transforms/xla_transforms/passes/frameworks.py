@@ -81,7 +81,8 @@ def _imports(context: Context) -> None:
     for scope in context.index.scopes.values():
         for binding in (b for found in scope.bindings.values() for b in found if b.how is How.IMPORT):
             package = binding.name.split(".")[0]
-            known_to_packages = package == "deepspeed" and context.uses_cuda
+            elsewhere = context.uses_cuda or context.frameworks.trains
+            known_to_packages = package == "deepspeed" and elsewhere
             if package in _IMPORTS and package not in told and not known_to_packages:
                 told.add(package)
                 context.plan.report(LEFT, binding.statement, f"{package} is left as it is", _IMPORTS[package])

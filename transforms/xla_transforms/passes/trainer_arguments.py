@@ -1,4 +1,4 @@
-"""What transformers' Trainer is told: the optimizer, half precision, the shape of batches, the workers.
+"""What transformers' Trainer is told: the optimizer, half precision, compiling, the batches, the workers.
 
 The default optimizer is the fused AdamW where torch is 2.8 or newer, which raises on XLA tensors
 (transformers v4.57 and v5.24, ``training_args.py``; run on torch_xla 2.9); ``adamw_torch_xla`` is
@@ -45,13 +45,31 @@ WORKERS = Rule(
     "A compiled step is faster, and the data must not be what it waits for (SageMaker's guide: at least as "
     "many workers as devices, fewer than CPU cores).",
 )
-RULES = (OPTIMIZER, HALF, LAST, WORKERS)
+COMPILED = Rule(
+    "XLA930",
+    "trainer-compile",
+    "transformers' Trainer is no longer told to compile the model by torch.compile.",
+    "Its compiler for GPUs fails on XLA tensors, and XLA compiles the step by itself (run on torch_xla 2.9).",
+)
+CHECKPOINTING = Rule(
+    "XLA936",
+    "trainer-checkpointing",
+    "transformers' Trainer is told to recompute activations, by a function that fails on XLA.",
+    "torch.utils.checkpoint asks for a module torch.xla that does not exist; torch_xla has a function of its "
+    "own (pytorch/xla v2.9.0, utils/checkpoint.py; run with transformers 4.57).",
+    Severity.ERROR,
+)
+RULES = (OPTIMIZER, HALF, LAST, WORKERS, COMPILED, CHECKPOINTING)
 
 _FUSED = "adamw_torch_fused"
 _CUDA_ONLY = ("paged_", "adamw_bnb", "adamw_apex", "adamw_8bit", "lion_8bit", "ademamix", "rmsprop_bnb")
 _WORKERS = (
     "set dataloader_num_workers (and preprocessing_num_workers, or num_proc= of datasets) to at least the "
     "number of devices, and less than that of CPU cores"
+)
+_RECOMPUTE = (
+    "leave it out, or set transformers.modeling_utils.checkpoint to torch_xla.utils.checkpoint.checkpoint "
+    "before the model is made"
 )
 _APEX = ("half_precision_backend", "fp16_backend", "fp16_opt_level")
 
@@ -73,8 +91,16 @@ def _arguments(context: Context, call: cst.Call) -> None:
         message = "what ** hands to TrainingArguments is not looked into"
         context.plan.report(OPTIMIZER, call, message, _by_hand(context), severity=Severity.INFO)
         return
-    _optimizer(context, call)
+    compiling = _compiling(call)
+    if compiling:
+        change = context.plan.change(COMPILED, compiling[0], "XLA compiles the step by itself")
+        change.drop(call.args, compiling)
+    _optimizer(context, call, [arg for arg in call.args if arg not in compiling])
     _half(context, call)
+    recomputing = given(call, "gradient_checkpointing")
+    if recomputing is not None and getattr(recomputing.value, "value", "") != "False":
+        message = "gradient_checkpointing fails on XLA: module 'torch' has no attribute 'xla'"
+        context.plan.report(CHECKPOINTING, recomputing, message, _RECOMPUTE)
     if given(call, "dataloader_drop_last") is None:
         message = "the last training batch may be smaller: one more compilation"
         advice = "dataloader_drop_last=True gives one shape, at the price of the samples left over"
@@ -89,7 +115,16 @@ def _by_hand(context: Context) -> str:
     return f"it should hold optim={name!r} (with transformers 4.17 or newer), and bf16=True, not fp16=True"
 
 
-def _optimizer(context: Context, call: cst.Call) -> None:
+def _compiling(call: cst.Call) -> list[cst.Arg]:
+    """The arguments that have Trainer compile the model, unless for XLA."""
+    names = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
+    found = [arg for name in names if (arg := given(call, name)) is not None]
+    off = all(getattr(arg.value, "value", "") == "False" for arg in found)
+    for_xla = any((string_value(arg.value) or "").startswith("openxla") for arg in found)
+    return [] if off or for_xla else found
+
+
+def _optimizer(context: Context, call: cst.Call, kept: list[cst.Arg]) -> None:
     chosen = given(call, "optim")
     if given(call, "deepspeed") is not None or _made_elsewhere(context):
         return
@@ -104,7 +139,7 @@ def _optimizer(context: Context, call: cst.Call) -> None:
             return
         change = context.plan.change(OPTIMIZER, call, f"{what}, which raises on XLA tensors")
         if chosen is None:
-            change.append(call, call.args, f'optim="{name}"')
+            change.append(call, kept, f'optim="{name}"')
         else:
             change.replace(chosen.value, f'"{name}"')
     elif _named(context, chosen.value).startswith(_CUDA_ONLY):
