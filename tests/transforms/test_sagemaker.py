@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from helpers import check_noop, check_transformed, findings, migrate
 
@@ -19,9 +17,8 @@ CONFIG = "from sagemaker.{0} import TrainingCompilerConfig\n"
 
 @pytest.fixture
 def sagemaker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The containers of SageMaker as the target."""
-    containers = replace(target("2.9"), name="sagemaker", launcher="pytorchxla", autocast_dtype="float16")
-    monkeypatch.setattr(context_module, "target", lambda name: containers)
+    """The containers of SageMaker as the target of every run."""
+    monkeypatch.setattr(context_module, "target", lambda name: target("sagemaker"))
 
 
 containers = pytest.mark.usefixtures("sagemaker")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from textwrap import indent
 
 import pytest
 from helpers import check_noop, check_transformed, findings, migrate
 
-from xla_transforms import context as context_module
 from xla_transforms.engine import migrate_program
-from xla_transforms.targets import target
+from xla_transforms.settings import Settings
 
 ARGUMENTS = ("trainer_arguments",)
 IMPORTS = "import torch\nfrom transformers import Seq2SeqTrainer, Trainer, TrainingArguments\n"
@@ -131,10 +129,8 @@ def test_an_argument_gets_a_line_of_its_own_where_the_others_have_one() -> None:
     check_transformed(before, after, *ARGUMENTS)
 
 
-def test_where_old_transformers_may_run_the_optimizer_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = replace(target("2.9"), trainer_optimizer="")
-    monkeypatch.setattr(context_module, "target", lambda name: old)
-    outcome = check_noop(arguments(""), *ARGUMENTS)
+def test_where_old_transformers_may_run_the_optimizer_is_a_finding() -> None:
+    outcome = check_noop(arguments(""), *ARGUMENTS, settings=Settings(target="2.5"))
     assert "transformers 4.17" in outcome.findings[0].advice
 
 
@@ -162,10 +158,14 @@ def test_float16_beside_other_choices_is_reported(more: str) -> None:
     assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA925", False)]
 
 
-def test_float16_stays_where_the_target_computes_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = replace(target("2.9"), autocast_dtype="float16")
-    monkeypatch.setattr(context_module, "target", lambda name: gpu)
-    check_noop(arguments(f"{QUIET}, fp16=True"), *ARGUMENTS)
+def test_float16_stays_where_the_target_computes_in_it() -> None:
+    check_noop(arguments(f"{QUIET}, fp16=True"), *ARGUMENTS, settings=Settings(target="sagemaker"))
+
+
+def test_an_older_torch_cannot_keep_the_parameters() -> None:
+    code = trainer(", optimizers=(opt, None)", OPTIMIZER + "coach = {}")
+    outcome = check_noop(code, "trainer_use", settings=Settings(target="2.1"))
+    assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA928", False)]
 
 
 def test_the_last_batch_and_the_workers_are_mentioned() -> None:
@@ -238,7 +238,8 @@ def test_a_script_without_main_is_reported() -> None:
 
 
 def test_the_script_that_starts_a_module_with_trainer_gets_the_entry_point() -> None:
-    start = f"import torch\nimport library  # device\n\n\ndef main():\n    library.run()\n\n\n{GUARD.format('main()')}"
+    head = "import torch\nimport library  # device\n\n\ndef main():\n    library.run()\n\n\n"
+    start = head + GUARD.format("main()")
     library = entry("main()").partition("# by hand")[0].replace("def main", "def run")
     outcomes = migrate_program({"start.py": start.encode(), "library.py": library.encode()})
     assert outcomes["start.py"].code == start.replace("if __name__", f"{ENTRY}if __name__")

@@ -15,12 +15,17 @@ ALIASES = {
     "sagemaker.pytorch.TrainingCompilerConfig": "TrainingCompilerConfig",
     "time": "time",
     "torch": "torch",
+    "torch.distributed": "dist",
     "torch_xla": "torch_xla",
     "torch_xla.amp.syncfree": "syncfree",
     "torch_xla.amp.GradScaler": "GradScaler",
+    "torch_xla.amp.autocast": "autocast",
     "torch_xla.core.xla_model": "xm",
     "torch_xla.debug.profiler": "xp",
     "torch_xla.distributed.parallel_loader": "pl",
+    "torch_xla.distributed.xla_backend": "xla_backend",
+    "torch_xla.distributed.xla_multiprocessing": "xmp",
+    "torch_xla.experimental.pjrt_backend": "pjrt_backend",
     "torch_xla.runtime": "xr",
     "torch_xla.utils.checkpoint": "xla_checkpoint",
 }
@@ -28,6 +33,7 @@ _FROM = {
     "sagemaker.huggingface.TrainingCompilerConfig",
     "sagemaker.pytorch.TrainingCompilerConfig",
     "torch_xla.amp.GradScaler",
+    "torch_xla.amp.autocast",
     "torch_xla.amp.syncfree",
 }
 

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 # Commands besides the migration itself, each a module with a click command of the same name.
 COMMANDS = {
+    "compare": "xla_migrate.cli.verify",
     "doctor": "xla_migrate.cli.doctor",
     "explain": "xla_migrate.cli.explain",
+    "record": "xla_migrate.cli.verify",
     "rules": "xla_migrate.cli.rules",
+    "verify": "xla_migrate.cli.verify",
 }
 
 

@@ -119,7 +119,7 @@ def _in_script(context: Context, place: cst.CSTNode, value: cst.BaseExpression) 
             change.replace(value, f'"{number}"')
         else:
             change.wrap(value, "str({0})")
-    if not context.target.launcher:
+    if context.target.releases[0] >= (2, 9):
         message = f"torch_xla {context.target.name} ignores {_NAME}"
         advice = "PJRT_DEVICE (CPU, TPU) chooses the device, TPU_NUM_DEVICES or CPU_NUM_DEVICES how many"
         context.plan.report(NUMBER, place, message, advice, severity=Severity.INFO)

@@ -135,7 +135,7 @@ def _optimizer(context: Context, call: cst.Call, kept: list[cst.Arg]) -> None:
         what = "the default optimizer may be the fused AdamW" if chosen is None else "the fused AdamW"
         if not name:
             advice = 'optim="adamw_torch_xla" exists since transformers 4.17; yours is not known'
-            context.plan.report(OPTIMIZER, call, f"{what}, which fails on XLA", advice)
+            context.plan.report(OPTIMIZER, call, f"{what}, which raises on XLA tensors", advice)
             return
         change = context.plan.change(OPTIMIZER, call, f"{what}, which raises on XLA tensors")
         if chosen is None:

@@ -68,6 +68,9 @@ def _optimizer(context: Context, call: cst.Call, pair: cst.BaseExpression) -> No
         return
     line = context.roles.index(made[0]).source.span(made[0]).line
     message = f"the optimizer of line {line} is built before Trainer moves the model"
+    if not context.target.swaps_parameters:
+        context.plan.report(ORDER, pair, message, _ORDER_ADVICE)
+        return
     change = context.plan.change(ORDER, call, "Trainer's move keeps the optimizer's parameters")
     keep_identity(change, statement)
     context.plan.report(ORDER, pair, message, _ORDER_ADVICE, fixed=True)
