@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from helpers import check_noop, check_transformed, findings, migrate
 
 from xla_transforms import context as context_module
-from xla_transforms.engine import migrate_program
+from xla_transforms import pipeline
+from xla_transforms.engine import migrate_bytes, migrate_program
+from xla_transforms.settings import Settings
 from xla_transforms.targets import target
 from xla_transforms.targets.instances import GPUS
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "sagemaker_huggingface_estimator"
 JOBS = ("sagemaker_jobs",)
 NUMBERS = ("gpu_numbers",)
 CONFIG = "from sagemaker.{0} import TrainingCompilerConfig\n"
@@ -21,7 +26,7 @@ def sagemaker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context_module, "target", lambda name: target("sagemaker"))
 
 
-containers = pytest.mark.usefixtures("sagemaker")
+containers = pytest.mark.usefixtures("sagemaker", "unformatted")
 
 
 def job(
@@ -45,11 +50,9 @@ def plain(code: str, *passes: str) -> list[tuple[str, str]]:
     return [(f.code, f.severity.label) for f in outcome.findings if f.code != "XLA934"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def unformatted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The long lines of these tests stay lines."""
-    from xla_transforms import pipeline
-
     monkeypatch.setattr(pipeline, "format_changed", lambda old, new, settings: new)
 
 
@@ -103,6 +106,15 @@ def test_model_trainer_cannot_switch_the_compiler_on(module: str) -> None:
     wrong = f"{head}ModelTrainer(compute=c, distribution={{'torchxla': {{'enabled': True}}}})\n"
     outcome = check_noop(wrong, *JOBS)
     assert "takes no distribution" in outcome.findings[-1].message
+
+
+def test_the_golden_script_becomes_the_recorded_one() -> None:
+    native, expected = (GOLDEN / name for name in ("native.py", "expected_sagemaker.py"))
+    settings = Settings(target="sagemaker")
+    outcome = migrate_bytes(native.read_bytes(), settings, "native.py")
+    assert outcome.data == expected.read_bytes()
+    assert migrate_bytes(outcome.data, settings, "native.py").data == outcome.data
+    assert {c.code for c in outcome.changes} == {"XLA931", "XLA932", "XLA933"}
 
 
 # ---- the compiler and the distribution
