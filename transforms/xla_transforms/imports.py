@@ -11,6 +11,8 @@ ALIASES = {
     "contextlib": "contextlib",
     "functools": "functools",
     "os": "os",
+    "sagemaker.huggingface.TrainingCompilerConfig": "TrainingCompilerConfig",
+    "sagemaker.pytorch.TrainingCompilerConfig": "TrainingCompilerConfig",
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
@@ -27,7 +29,13 @@ ALIASES = {
     "torch_xla.runtime": "xr",
     "torch_xla.utils.checkpoint": "xla_checkpoint",
 }
-_FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler", "torch_xla.amp.autocast"}
+_FROM = {
+    "sagemaker.huggingface.TrainingCompilerConfig",
+    "sagemaker.pytorch.TrainingCompilerConfig",
+    "torch_xla.amp.GradScaler",
+    "torch_xla.amp.autocast",
+    "torch_xla.amp.syncfree",
+}
 
 
 class ImportTable:
