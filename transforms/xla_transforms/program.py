@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import libcst as cst
@@ -51,6 +51,39 @@ class Program:
             for name, bindings in index.attributes.items():
                 found[name].extend(bindings)
         return found
+
+    def related(self, index: ModuleIndex) -> list[ModuleIndex]:
+        """A module, what it imports and what imports it, each way as far as it leads."""
+        found = {index.name: index}
+        for step in (self._imports, self._importers):
+            ahead = [index]
+            while ahead:
+                fresh = [m for m in step[ahead.pop().name] if m.name not in found]
+                found.update({m.name: m for m in fresh})
+                ahead.extend(fresh)
+        return list(found.values())
+
+    @cached_property
+    def _imports(self) -> dict[str, list[ModuleIndex]]:
+        """The modules of the program that each module imports."""
+        return {name: list(dict.fromkeys(self._imported(m))) for name, m in self.modules.items()}
+
+    @cached_property
+    def _importers(self) -> dict[str, list[ModuleIndex]]:
+        found: dict[str, list[ModuleIndex]] = {name: [] for name in self.modules}
+        for name, imported in self._imports.items():
+            for module in imported:
+                found[module.name].append(self.modules[name])
+        return found
+
+    def _imported(self, importer: ModuleIndex) -> Iterator[ModuleIndex]:
+        for scope in importer.scopes.values():
+            for binding in (b for found in scope.bindings.values() for b in found):
+                if binding.how is How.IMPORT:
+                    above = binding.name.rpartition(".")[0]
+                    module = self.module(binding.name, importer) or self.module(above, importer)
+                    if module is not None:
+                        yield module
 
     def definition(self, path: str, importer: ModuleIndex) -> list[Binding]:
         """What binds ``package.module.name`` (or ``.module.name``) inside the program, if it is ours."""

@@ -26,6 +26,7 @@ class Roles:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.several: dict[ModuleIndex, list[cst.CSTNode]] = {}  # see placing.several
         self._facts: dict[cst.CSTNode, Facts] = {}
         self._provisional: dict[cst.CSTNode, Facts] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
