@@ -17,6 +17,7 @@ FETCHES = frozenset({"item", "tolist", "cpu", "numpy"})
 _CASTS = frozenset(f"builtins.{name}" for name in ("float", "int", "bool", "complex"))
 _SHOWS = frozenset(f"builtins.{name}" for name in ("print", "str", "repr", "format"))
 _COMPARES = frozenset({"builtins.min", "builtins.max"})
+_LOOKS = frozenset({"detach", "items", "keys", "values"})  # give the device no work
 _HOST_PACKAGES = ("math.", "numpy.", "sklearn.", "wandb.", "logging.", "tqdm.", "mlflow.")
 # Methods of writers, bars and loggers that look at the values they are given.
 LOG_METHODS = frozenset(
@@ -107,7 +108,7 @@ class Reads:
     def plain(self, node: cst.CSTNode) -> bool:
         """Whether an expression only names a tensor that is computed already."""
         while True:
-            if isinstance(node, cst.Call) and method(node) == "detach":
+            if isinstance(node, cst.Call) and method(node) in _LOOKS:
                 node = node.func
             elif isinstance(node, cst.Attribute) or (
                 isinstance(node, cst.Subscript) and self._looks_up(node)

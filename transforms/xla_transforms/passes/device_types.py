@@ -14,6 +14,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import reads
 from xla_transforms.placing import device_at, device_here
+from xla_transforms.roles.types import DTYPES
 from xla_transforms.tree import method, receiver, string_value, value_of
 
 MADE = Rule(
@@ -37,18 +38,6 @@ TYPE_LEFT = Rule(
 )
 RULES = (MADE, CAST, TYPE_LEFT)
 
-DTYPES = {
-    "FloatTensor": "float32",
-    "DoubleTensor": "float64",
-    "HalfTensor": "float16",
-    "BFloat16Tensor": "bfloat16",
-    "LongTensor": "int64",
-    "IntTensor": "int32",
-    "ShortTensor": "int16",
-    "CharTensor": "int8",
-    "ByteTensor": "uint8",
-    "BoolTensor": "bool",
-}
 _PREFIX = "torch.cuda."
 
 
@@ -81,6 +70,10 @@ def cuda_type(context: Context, node: cst.CSTNode) -> str:
 def _cast(context: Context, call: cst.Call, dtype: str) -> None:
     base = receiver(call)
     assert base is not None
+    if context.loops.needless(call):
+        change = context.plan.change(CAST, call, "the device loader brings the batch to the device")
+        change.replace(call, f"{{0}}.to({dtype})", base)
+        return
     change = context.plan.change(CAST, call, "the cast moves to the XLA device")
     device = device_here(context, call, change)
     change.replace(call, f"{{0}}.to({device}, {dtype})", base)
@@ -187,7 +180,10 @@ class Alias:
 
     def _cast_use(self, call: cst.Call, dtype: str) -> None:
         base = receiver(call)
-        if base is not None and self.context.plan.free(call):
+        if base is not None and self.context.loops.needless(call):
+            change = self.context.plan.change(CAST, call, "the device loader brings the batch to the device")
+            change.replace(call, f"{{0}}.to({dtype})", base)
+        elif base is not None and self.context.plan.free(call):
             change = self.context.plan.change(CAST, call, "the cast moves to the script's device")
             change.replace(call, f"{{0}}.to({device_at(self.context, call, change)}, {dtype})", base)
 

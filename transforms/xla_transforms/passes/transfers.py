@@ -9,7 +9,9 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.loops.moving import asks_for_tensor
 from xla_transforms.plan import Planned
+from xla_transforms.roles.types import DTYPES, cast_to
 from xla_transforms.tree import COMPREHENSIONS, argument, method, receiver, same
 
 NEEDLESS = Rule(
@@ -18,7 +20,13 @@ NEEDLESS = Rule(
     "A transfer of a batch that a device loader already brought to the device goes away.",
     "MpDeviceLoader moves every tensor of a batch (pytorch/xla v2.9.0, parallel_loader.py).",
 )
-RULES = (NEEDLESS,)
+KEPT = Rule(
+    "XLA504",
+    "cast-on-device",
+    "A cast to a tensor type of the CPU becomes a cast to its dtype where a device loader brings the batch.",
+    "x.type(torch.LongTensor) moves an XLA tensor to the CPU (pytorch, Tensor.type).",
+)
+RULES = (NEEDLESS, KEPT)
 
 
 def run(context: Context) -> None:
@@ -26,14 +34,30 @@ def run(context: Context) -> None:
         return
     for loop in context.loops.all:
         if loop.wrapped:
+            moves = {move.transfer: move.statement for move in loop.batches.in_place if move.key is None}
             calls = context.loops.own_transfers(loop)
             for call in calls:
-                if not context.plan.taken(call):
-                    _take_out(context, call, calls)
+                if not context.plan.taken(call) and method(call) != "type":
+                    _take_out(context, call, calls, moves.get(call))
+            for call in loop.batches.casts:
+                _cast(context, call)
 
 
-def _take_out(context: Context, call: cst.Call, calls: list[cst.Call]) -> None:
+def _cast(context: Context, call: cst.Call) -> None:
+    """``x.type(torch.LongTensor)`` of a batch that is on the device already."""
+    base, cast = receiver(call), cast_to(context.roles, call)
+    if base is not None and cast is not None and context.plan.free(call):
+        change = context.plan.change(KEPT, call, "the cast stays on the device")
+        change.replace(call, f"{{0}}.to({change.use('torch')}.{DTYPES[cast[1]]})", base)
+
+
+def _take_out(
+    context: Context, call: cst.Call, calls: list[cst.Call], around: cst.CSTNode | None
+) -> None:
     change = context.plan.change(NEEDLESS, call, "the device loader brings the batch to the device")
+    if around is not None:
+        change.remove(around)
+        return
     statement = _only_transfers(context, call, calls)
     if statement is not None:
         change.remove(_with_guard(context, statement, calls))
@@ -105,26 +129,73 @@ def _with_guard(
 def _comprehension(
     context: Context, call: cst.Call
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """``[t.to(device) for t in batch]`` and the batch; ``{k: v.to(device) ...}`` and the dictionary."""
-    outer = context.index.parent(call)
-    if not isinstance(outer, COMPREHENSIONS) or _rest(call):
+    """``[t.to(device) for t in batch]`` and the batch; ``{k: v.to(device) ...}`` and the dictionary.
+
+    Of comprehensions in comprehensions that only move, the outermost one.
+    """
+    if _rest(call):
         return None
-    clause = outer.for_in
-    if clause.ifs or clause.inner_for_in is not None:
+    moved = _checked(context, call)
+    outer = context.index.parent(moved)
+    if isinstance(outer, cst.Lambda):
+        return _mapped(context, outer, call)
+    moved_from, found = receiver(call), None
+    while moved_from is not None and isinstance(outer, COMPREHENSIONS):
+        clause = outer.for_in
+        if clause.ifs or clause.inner_for_in is not None:
+            break
+        if isinstance(outer, cst.DictComp):
+            moved_from = _dictionary(outer, clause, moved_from)
+        else:
+            moved_from = clause.iter if same(moved_from, clause.target) else None
+        found = (outer, moved_from) if moved_from is not None else found
+        outer = context.index.parent(outer)
+    return found
+
+
+def _checked(context: Context, call: cst.Call) -> cst.CSTNode:
+    """A transfer with the choice around it: ``v.to(device) if torch.is_tensor(v) else v``."""
+    choice = context.index.parent(call)
+    if isinstance(choice, cst.IfExp) and choice.body is call and same(choice.orelse, receiver(call)):
+        return choice if asks_for_tensor(context.roles, choice.test) else call
+    return call
+
+
+def _dictionary(
+    outer: cst.DictComp, clause: cst.CompFor, base: cst.BaseExpression
+) -> cst.BaseExpression | None:
+    """The dictionary that a comprehension makes anew: by its items, or by its keys."""
+    pair = clause.target
+    if method(clause.iter) == "items" and isinstance(pair, cst.Tuple) and len(pair.elements) == 2:
+        alike = same(outer.key, pair.elements[0].value) and same(base, pair.elements[1].value)
+        return receiver(clause.iter) if alike else None
+    walked = receiver(clause.iter) if method(clause.iter) == "keys" else clause.iter
+    key = base.slice[0].slice if isinstance(base, cst.Subscript) and len(base.slice) == 1 else None
+    if not isinstance(base, cst.Subscript) or not isinstance(key, cst.Index) or not same(base.value, walked):
         return None
-    if isinstance(outer, cst.DictComp):
-        pair = clause.target
-        items = method(clause.iter) == "items" and isinstance(pair, cst.Tuple) and len(pair.elements) == 2
-        if not items or not isinstance(pair, cst.Tuple):
-            return None
-        keys = same(outer.key, pair.elements[0].value) and same(receiver(call), pair.elements[1].value)
-        base = receiver(clause.iter)
-        return (outer, base) if keys and base is not None else None
-    return (outer, clause.iter) if same(receiver(call), clause.target) else None
+    return base.value if same(key.value, pair) and same(outer.key, pair) else None
+
+
+def _mapped(
+    context: Context, function: cst.Lambda, call: cst.Call
+) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """``x, y = map(lambda t: t.to(device), batch)`` and the batch."""
+    arg = context.index.parent(function)
+    whole = context.index.parent(arg) if arg is not None else None
+    params = function.params.params
+    if not isinstance(whole, cst.Call) or len(params) != 1 or not same(receiver(call), params[0].name):
+        return None
+    taken_apart = context.index.parent(whole)
+    unpacked = isinstance(taken_apart, cst.Assign) and isinstance(taken_apart.targets[0].target, cst.Tuple)
+    if context.roles.path(whole.func) != "builtins.map" or len(whole.args) != 2:
+        return None
+    return (whole, whole.args[1].value) if unpacked or isinstance(taken_apart, cst.Arg) else None
 
 
 def _rest(call: cst.Call) -> list[cst.Arg]:
     """The arguments of a transfer that still mean something on the device: a dtype, a memory format."""
+    if method(call) == "type":
+        return list(call.args)
     if method(call) == "cuda":
         return []
     device = argument(call, "device", 0)

@@ -15,6 +15,7 @@ from xla_transforms.roles.catalog import (
     result_of,
 )
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
+from xla_transforms.roles.types import cast_to
 from xla_transforms.scopes import parameters
 from xla_transforms.tree import argument, method, receiver, string_value, value_of, walk
 
@@ -164,6 +165,9 @@ def _tensor_method(roles: Roles, node: cst.Call, item: Fact, name: str) -> Facts
         if target is not None and not roles.path(target).startswith("torch."):
             return fact(Kind.TENSOR, "device" if item.detail != "host" else "")
         return frozenset({item})
+    cast = cast_to(roles, node)
+    if cast is not None:
+        return fact(Kind.TENSOR, "device" if cast[0] == "cuda" else "host")
     kind, detail = TENSOR_METHODS.get(name, (Kind.TENSOR, item.detail))
     return fact(kind, detail)
 
