@@ -103,6 +103,7 @@ for epoch in range(1, args.epochs + 1):
             if i == 0:
                 n = min(data.size(0), 4)
                 comparison = torch.cat([data[:n].view(n, 64), recon_batch[:n]])
+                torch_xla.sync()
                 torch.save(comparison.cpu(), f"{args.results}/recon_{epoch}.pt")
         test_loss = float(test_loss)
     print(f"====> Test set loss: {test_loss / len(test_loader.dataset):.4f}")

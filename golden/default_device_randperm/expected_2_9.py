@@ -16,7 +16,7 @@ torch.set_default_device(device)
 inputs, targets = inputs.to(device), targets.to(device)
 
 model = nn.Sequential(nn.Linear(6, 32), nn.SiLU(), nn.Linear(32, 2))
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, capturable=True)
 weights = torch.tensor([1.0, 0.5])
 
 batch_size = 12

@@ -103,6 +103,7 @@ def optimize_model():
     xm.reduce_gradients(optimizer)
     torch.nn.utils.clip_grad_value_(policy_net.parameters(), 1.0)
     optimizer.step()
+    torch_xla.sync()
     return loss.item()
 
 

@@ -55,6 +55,7 @@ class WGAN:
         self.optimizers["critic"].zero_grad()
         loss.backward()
         xm.optimizer_step(self.optimizers["critic"])
+        torch_xla.sync()
         self.loss_critic.append(loss.item())
 
     def gen_step(self, n):
@@ -63,6 +64,7 @@ class WGAN:
         self.optimizers["gen"].zero_grad()
         loss.backward()
         xm.optimizer_step(self.optimizers["gen"])
+        torch_xla.sync()
         self.loss_gen.append(loss.item())
 
 

@@ -63,7 +63,7 @@ eps = 1e-6
 def select_action(state):
     state = torch.from_numpy(state).float().unsqueeze(0).to(device)
     probs = policy(state)
-    m = Categorical(probs)
+    m = Categorical(probs, validate_args=False)
     action = m.sample()
     policy.saved_log_probs.append(m.log_prob(action))
     return action.item()

@@ -25,6 +25,7 @@ def train_step(model, batch, criterion, optimizer):
     logits = model(inputs)
     loss = criterion(logits, labels)
     norm = update(model, optimizer, loss, max_norm=5.0)
+    torch_xla.sync()
     return {"loss": loss.item(), "grad_norm": norm.item()}
 
 

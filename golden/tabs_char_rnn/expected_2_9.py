@@ -53,6 +53,7 @@ def train(category_tensor, line):
 	# plain gradient descent, no optimizer object
 	for p in rnn.parameters():
 		p.data.add_(p.grad.data, alpha=-learning_rate)
+	torch_xla.sync()
 	return output, loss.item()
 
 

@@ -412,3 +412,13 @@ def test_second_run_of_everything_is_empty() -> None:
     """
     first = migrate(code).data.decode()
     assert migrate(first).data.decode() == first
+
+
+def test_an_attribute_or_a_keyword_of_the_same_name_is_no_use_of_cuda() -> None:
+    code = """
+        from torch.cuda import get_arch_list
+        x = model.cuda()
+        y = report.get_arch_list
+        show(get_arch_list=y)
+    """
+    assert findings(code, "leftovers") == []

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import libcst as cst
 import pytest
-from transforms.helpers import only
+from transforms.helpers import context_of, only
 
 from xla_transforms import pipeline
 from xla_transforms.context import Context
 from xla_transforms.engine import migrate_bytes, migrate_program
 from xla_transforms.findings import Rule
+from xla_transforms.program import may_use_cuda
 from xla_transforms.render import apply
 from xla_transforms.rules import all_rules
 from xla_transforms.settings import Settings
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 SCRIPT = b"""\
 import torch
 from torch.utils.data import DataLoader
@@ -214,6 +218,67 @@ def test_a_program_of_several_files() -> None:
     assert ("MpDeviceLoader" in engine) != ("torch_xla.sync()" in engine)
     again = migrate_program({path: outcome.data for path, outcome in outcomes.items()})
     assert {path: o.data for path, o in again.items()}["pkg/engine.py"] == outcomes["pkg/engine.py"].data
+
+
+NO_CUDA = b"""\
+import torch
+device = torch.device('cpu')
+for x, y in feed:
+    net(x.to(device)).sum().backward()
+"""
+
+
+def test_a_program_that_names_no_cuda_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "Source", lambda text, path: pytest.fail(path))
+    outcomes = migrate_program({"train.py": b"import data\n" + NO_CUDA, "data.py": NO_CUDA})
+    assert all(o.data == o.original and not o.findings for o in outcomes.values())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_after_a_run(enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+    try:
+        migrate_bytes(SCRIPT)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
+
+
+def test_a_file_without_cuda_is_part_of_the_program_that_uses_it() -> None:
+    helper = b"# device of torch\ndef move(x):\n    return x\n"
+    files = {"train.py": b"import helper\n" + SCRIPT, "helper.py": helper}
+    outcomes = migrate_program(files)
+    assert outcomes["train.py"].changes
+    assert outcomes["helper.py"].data == helper
+
+
+def test_what_is_no_python_is_reported_also_where_it_names_no_cuda() -> None:
+    outcome = migrate_bytes(NO_CUDA + b"print 'python 2'\n")
+    assert [(f.code, f.span.line) for f in outcome.findings] == [("XLA001", 5)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x.cuda()", "x.is_cuda", "torch.accelerator.current_accelerator()", "d = 'cuda'", 'd = f"cuda:{i}"',
+        "d = r'cuda:0'", "from torch import cuda", "import torch.cuda as c", "s = 'torch.cuda.FloatTensor'",
+        "from torch . cuda import amp",
+    ],
+)  # fmt: skip
+def test_the_look_at_the_text_misses_no_use_of_cuda(line: str) -> None:
+    assert context_of(line).uses_cuda
+    assert may_use_cuda(line)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/native.py")), ids=lambda p: p.parent.name)
+def test_no_pass_has_anything_to_do_where_nothing_names_cuda(path: Path) -> None:
+    text = path.read_text(encoding="utf-8-sig").replace("cuda", "cpu").replace("accelerator", "cpu")
+    context = context_of(text)
+    assert not context.uses_cuda
+    for step in pipeline.PASSES:
+        step.run(context)
+    assert not context.plan.planned
+    assert not context.plan.findings
 
 
 def test_two_paths_that_give_one_module_name() -> None:

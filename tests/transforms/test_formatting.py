@@ -207,6 +207,12 @@ def test_black_is_not_imported_where_the_file_is_surely_not_in_its_style() -> No
         "x = [1,2]  # fmt: skip\n",
         "x = 'a\\\\\"'\n",
         'x = f"{a["b"]}, {c}"\n',
+        "import a\n\nb = 1\n",
+        "from a import (\n    b,\n)\n\nb()\n",
+        "import a\n\n\n@a.b\ndef f(): ...\n",
+        "import a\n\n\nclass A: ...\n",
+        "import a\n\n\nasync def f(): ...\n",
+        "if a:\n    import b\n\n\nclass A: ...\n",
     ],
 )
 def test_the_quick_look_does_not_condemn_what_black_would_leave(code: str) -> None:
@@ -242,3 +248,52 @@ def test_lines_that_were_there_before_stay(before: list[str], new: list[str], at
     result = format_changed(original, code, DEFAULTS).splitlines(keepends=True)
     assert result[: len(kept[:at])] == kept[:at]
     assert not kept[at:] or result[-len(kept[at:]) :] == kept[at:]
+
+
+@pytest.mark.parametrize(
+    "head", ["import a", "from a import b  # (c)", "from a import (\n    b,\n    c,\n)  # d"]
+)
+@pytest.mark.parametrize(
+    "below", ["b = 1", "if b:\n    c()", "for x in b:\n    c()", "importing()", "async_ = 1"]
+)
+def test_two_blank_lines_below_imports_count_where_black_takes_one_away(head: str, below: str) -> None:
+    code = f"{head}\n\n\n{below}\n"
+    altered = black.format_str(code, mode=black.Mode()) != code
+    assert formatting._surely_unclean(code, DEFAULTS) is altered
+
+
+# ---- the look at the changed lines alone
+
+FILLER = "\n\n" + "\n\n".join(f"def helper{i}(x):\n    y = x + {i}\n    return y\n" for i in range(12))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"cuda"', '"xla"'),
+        ("import torch\n", "import torch\nimport torch_xla\n"),
+        ("\nx = [1, 2, 3]", "import torch_xla\nx = [1, 2, 3]"),
+        ("x = [1, 2, 3]", "x=[1, 2]"),
+        ("x = [1, 2, 3]", "x = [1,\n    2]"),
+        ("x = [1, 2, 3]\n", "x = [1, 2, 3]\n\n\n\n\nz = 1\n"),
+        ("        loss.backward()\n", "        loss.backward()\n        @mark\n        def step(): ...\n"),
+        ("        loss.backward()\n", "        loss.backward()\n\n\n"),
+        ("def train", "@torch_xla.step\ndef train"),
+        ("def train", "z = 1\ndef train"),
+        ("    return loss\n", "    return loss\ndef test(): pass\n"),
+        ('model(data.to("cuda"), target.to("cuda"))', LONG),
+        ("train(None, [])\n", ""),
+    ],
+)
+@pytest.mark.parametrize("first", [CLEAN, CLEAN.replace("x = [1", "y  = 1\nx = [1")])
+def test_it_comes_to_the_same_as_black_over_the_whole_file(
+    first: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = formatted(first + FILLER, old, new)
+    monkeypatch.setattr(formatting, "_surely_styled", lambda *_: False)
+    assert short == formatted(first + FILLER, old, new)
+
+
+def test_black_reads_the_changed_lines_alone_where_it_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formatting, "_format", lambda *_: pytest.fail("black read the whole file"))
+    untouched(CLEAN + FILLER, '"cuda"', '"xla"')

@@ -114,3 +114,95 @@ def test_behind_an_explicit_barrier_reads_stay() -> None:
 def test_the_one_read_of_an_evaluation_step_is_its_execution() -> None:
     native = HEAD + "for x in range(9):\n    decide(model(torch.rand(2, 4).to(device)).argmax(1).item())\n"
     assert findings(native, *PASSES) == []
+
+
+def test_a_guarded_read_that_cannot_move_gets_a_barrier() -> None:
+    code = run_only(loop("if i == 0:\n    kept = out + 1\n    save(kept.cpu())\n"), *PASSES)
+    assert "        kept = out + 1\n        torch_xla.sync()\n        save(kept.cpu())\n" in code
+
+
+def test_one_barrier_serves_all_guarded_reads_of_a_block() -> None:
+    lines = "if i == 0:\n    save(out.cpu())\n    if i == 0:\n        save(x.cpu())\n    save(y.cpu())\n"
+    assert run_only(loop(lines), *PASSES).count("torch_xla.sync()") == 1
+
+
+def test_a_guarded_read_that_a_step_follows_gets_no_barrier() -> None:
+    check_noop(loop("", middle="if i == 0:\n    save(out.cpu())\n"), *PASSES)
+
+
+def test_a_sample_drawn_now_and_then_does_not_hold_back_the_log() -> None:
+    lines = "value = loss.item()\nprint(value)\nif i % 100 == 0:\n    keep(model(x))\n"
+    code = run_only(for_either(lines), *PASSES)
+    assert "    torch_xla.sync()\n    value = value.item()\n    print(value)\n" in code
+
+
+def test_a_step_taken_now_and_then_does_hold_it_back() -> None:
+    step = "if i % 4 == 0:\n    opt.step()\n"
+    native = for_either("print(loss.item())\n" + step).replace("    opt.step()\n    print", "    print")
+    assert "sync" not in run_only(native, *PASSES)
+    assert findings(native, *PASSES) == [("XLA701", 16)]
+
+
+HELPER = """\
+def update(loss):
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+BY_HELPER = """\
+for x, y in feed:
+    x, y = x.to(device), y.to(device)
+    update(F.cross_entropy(model(x), y))
+"""
+
+
+def test_a_read_behind_the_step_of_a_helper_gets_a_barrier_and_is_mentioned() -> None:
+    native = HEAD + HELPER + "    return {'loss': loss.item()}\n" + BY_HELPER
+    assert "    torch_xla.sync()\n    return {'loss': loss.item()}\n" in run_only(native, *PASSES)
+    assert findings(native, *PASSES) == [("XLA703", 14)]
+
+
+def test_a_guarded_read_behind_the_step_of_a_helper_gets_a_barrier() -> None:
+    native = HEAD + HELPER + "    if verbose:\n        print(loss.item())\n" + BY_HELPER
+    assert "        torch_xla.sync()\n        print(loss.item())\n" in run_only(native, *PASSES)
+    assert findings(native, *PASSES) == []
+
+
+def test_a_helper_called_now_and_then_gets_its_barrier_without_a_finding() -> None:
+    now_and_then = BY_HELPER.replace("    update", "    if ready(): update")
+    native = HEAD + HELPER + "    log(loss.item())\n" + now_and_then
+    assert "    torch_xla.sync()\n    log(loss.item())\n" in run_only(native, *PASSES)
+    assert findings(native, *PASSES) == []
+
+
+def test_what_a_helper_computes_behind_its_step_is_reported() -> None:
+    native = HEAD + HELPER + "    return (loss * 2).item()\n" + BY_HELPER
+    check_noop(native, *PASSES)
+    assert findings(native, *PASSES) == [("XLA701", 14)]
+
+
+def test_a_read_before_the_step_of_a_helper_is_reported() -> None:
+    native = HEAD + HELPER.replace("    opt.step", "    log(loss.item())\n    opt.step") + BY_HELPER
+    check_noop(native, *PASSES)
+    assert findings(native, *PASSES) == [("XLA701", 13)]
+
+
+def test_a_helper_that_loops_over_steps_gets_no_barrier() -> None:
+    epoch = HELPER + "def epoch():\n" + indent(BY_HELPER, "    ") + "    print(model.weight.sum().item())\n"
+    assert "sync" not in run_only(HEAD + epoch + "for i in range(3):\n    epoch()\n", *PASSES)
+
+
+BACKWARD = "def backward(loss):\n    loss.backward()\n    return loss.item()\n"
+
+
+def test_a_read_behind_the_backward_pass_of_a_helper_gets_a_barrier_where_that_ends_the_step() -> None:
+    by_hand = "for p in model.parameters():\n        p.data.add_(p.grad, alpha=-0.1)\n"
+    helper = BACKWARD.replace("    return", f"    {by_hand}    return")
+    native = HEAD + helper + BY_HELPER.replace("update", "backward")
+    assert "    torch_xla.sync()\n    return loss.item()\n" in run_only(native, *PASSES)
+
+
+def test_a_read_between_backward_pass_and_step_is_reported() -> None:
+    native = HEAD + BACKWARD + BY_HELPER.replace("update", "backward") + "    opt.step()\n"
+    check_noop(native, *PASSES)
+    assert findings(native, *PASSES) == [("XLA701", 12)]

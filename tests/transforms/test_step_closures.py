@@ -290,3 +290,14 @@ def test_the_values_are_the_same_with_one_execution_a_step(tmp_path: Path) -> No
     *migrated, count = output(migrate(RUNNING).data.decode() + COUNTING)
     assert migrated == native
     assert count == "executions 30"
+
+
+def test_what_one_closure_binds_is_not_handed_to_another() -> None:
+    lines = """\
+        if i % 10 == 0:
+            shown = loss.item() * 2
+            if i > 5:
+                rate = measure(i)
+            print(shown, rate)
+        """
+    check(lines, lines)

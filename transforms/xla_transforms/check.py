@@ -56,14 +56,19 @@ def compiles(tree: ast.Module) -> bool:
 
 def names(tree: ast.Module) -> Names:
     found = Names()
-    for node in ast.walk(tree):
-        kind = type(node)
-        if kind is ast.Name:
-            _name(node, found)  # type: ignore[arg-type]
-        elif kind is ast.Constant:
-            _constant(node, found)  # type: ignore[arg-type]
-        elif kind in _BINDERS:
-            _binder(node, found)
+    stack: list[object] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Name):
+            _name(node, found)
+        elif isinstance(node, ast.Constant):
+            _constant(node, found)
+        elif isinstance(node, ast.AST):
+            if type(node) in _BINDERS:
+                _binder(node, found)
+            for field_name in node._fields:
+                value = getattr(node, field_name, None)
+                stack.extend(value) if isinstance(value, list) else stack.append(value)
     return found
 
 

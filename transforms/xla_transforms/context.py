@@ -11,8 +11,9 @@ from xla_transforms.loops import Loops
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.placing import Placing, may_be_cpu, sharding, shares_several
 from xla_transforms.plan import Plan
-from xla_transforms.program import Program
+from xla_transforms.program import Program, names_cuda
 from xla_transforms.roles import Roles
+from xla_transforms.roles.catalog import short
 from xla_transforms.scalers import Group, find_groups
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.settings import Settings
@@ -61,6 +62,12 @@ class Context:
         ]
 
     @cached_property
+    def reached(self) -> list[tuple[cst.Call, str]]:
+        """Every call that was reached on CUDA, with the path (in its short form) of what it calls."""
+        calls = [c for c in self.index.all(cst.Call) if isinstance(c, cst.Call) and not self.roles.dead(c)]
+        return [(call, short(self.roles.path(call.func))) for call in calls]
+
+    @cached_property
     def already_xla(self) -> bool:
         """Whether the module imports torch_xla: then its loops are somebody's finished work."""
         return any(
@@ -70,10 +77,10 @@ class Context:
             for binding in bindings
         )
 
-    @cached_property
+    @property
     def names_cuda(self) -> bool:
         """Whether anything in the program names CUDA (or torch's accelerator) as a place to compute."""
-        return any(_names_cuda(module) for module in self.program.modules.values())
+        return self.program.uses_cuda
 
     @cached_property
     def uses_cuda(self) -> bool:
@@ -86,7 +93,7 @@ class Context:
         """Whether this module itself names CUDA or mixed precision, not only another one of its program."""
         amp = ("autocast", "GradScaler")
         calls = (c for name in amp for c in self._calls(name) if self.roles.index(c) is self.index)
-        return _names_cuda(self.index) or any(True for _ in calls)
+        return names_cuda(self.index) or any(True for _ in calls)
 
     @cached_property
     def uses_amp(self) -> bool:
@@ -96,15 +103,3 @@ class Context:
 
     def _calls(self, *names: str) -> list[cst.Call]:
         return [call for name in names for call in self.program.calls.get(name, ())]
-
-
-def _names_cuda(index: ModuleIndex) -> bool:
-    attributes = {n.attr.value for n in index.all(cst.Attribute) if isinstance(n, cst.Attribute)}
-    if attributes & {"cuda", "accelerator", "is_cuda"}:
-        return True
-    strings = (n.value for n in index.all(cst.SimpleString, cst.FormattedStringText) if isinstance(
-        n, (cst.SimpleString, cst.FormattedStringText)))
-    if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
-        return True
-    bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
-    return any("torch.cuda" in binding.name for binding in bindings)

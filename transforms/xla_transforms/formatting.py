@@ -48,10 +48,13 @@ def format_changed(original: str, code: str, black: BlackSettings | None) -> str
     if newline is None or _outer(code) != mark or _newline(code) not in (newline, ""):
         return code
     before, after = (_inner(text, mark, newline) for text in (original, code))
-    if _surely_unclean(before, black):
+    changed = changed_ranges(before, after)
+    if not changed or _surely_unclean(before, black):
         return code
     try:
-        result = _format(before, after, black)
+        if _surely_styled(after, changed, black):
+            return code
+        result = _format(after, changed, black)
     except Exception:  # black's own errors, a grammar it lacks, or no black at all
         return code
     return code if result == after else mark + result.replace("\n", newline or "\n")
@@ -62,7 +65,38 @@ def changed_ranges(original: str, code: str) -> list[Range]:
     return [(j1 + 1, j2) for _, _, j1, j2 in hunks(_lines(original), _lines(code)) if j1 < j2]
 
 
-def _format(original: str, code: str, settings: BlackSettings) -> str:
+def _surely_styled(code: str, ranges: Sequence[Range], settings: BlackSettings) -> bool:
+    """Whether black leaves the changed lines as they are, in a file of any style.
+
+    Asked for a few lines of a file black costs a fraction of what the whole file costs; asked for many
+    there is nothing to gain, and ``False`` means "ask black".
+    """
+    lines = _lines(code)
+    changed = {n for first, last in ranges for n in range(first, last + 1)}
+    wanted = [_with_neighbours(lines, given) for given in ranges]
+    if 2 * len({n for first, last in wanted for n in range(first, last + 1)}) > len(lines):
+        return False
+    if _DIRECTIVE.search(code):
+        return False
+    import black
+
+    formatted = black.format_str(code, mode=_mode(settings), lines=wanted)
+    return all(_touched(hunk).isdisjoint(changed) for hunk in hunks(lines, _lines(formatted)))
+
+
+def _with_neighbours(lines: Sequence[str], given: Range) -> Range:
+    """A range of lines with the nearest line of code on both sides: blanks between belong to both."""
+    first, last = given
+    above = (n for n in range(first - 1, 0, -1) if _is_code(lines[n - 1]))
+    below = (n for n in range(last + 1, len(lines) + 1) if _is_code(lines[n - 1]))
+    return next(above, 1), next(below, len(lines))
+
+
+def _is_code(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _format(code: str, ranges: Sequence[Range], settings: BlackSettings) -> str:
     """Take from black's version of the whole file what lies inside the changed lines.
 
     One run tells both things: where black would alter a line far from every change, the original was not
@@ -72,7 +106,7 @@ def _format(original: str, code: str, settings: BlackSettings) -> str:
 
     formatted = black.format_str(code, mode=_mode(settings))
     before, after = _lines(code), _lines(formatted)
-    changed = {n for first, last in changed_ranges(original, code) for n in range(first, last + 1)}
+    changed = {n for first, last in ranges for n in range(first, last + 1)}
     altered = hunks(before, after)
     if any(not _touched(hunk) & changed for hunk in altered):
         return code
@@ -205,6 +239,12 @@ _UNCLEAN_CODE = re.compile(
     r"|^(?![@#\s)\]}])[^\n]*(?<!\.\.\.)\n\n?(?:async def|def|class) ",
     re.MULTILINE,
 )
+_IMPORT_AND_TWO = "import a\n\n\nb = 1\n"
+_TWO_BLANKS = re.compile(
+    r"^(?:import|from) [^\n()\\]*(?:\([^()]*\)[ #]*)?\n\n\n"
+    r"(?!(?:import|from|def|class|async)\b)[A-Za-z_]",
+    re.MULTILINE,
+)
 _UNCLEAN_COMMENT = re.compile(r"#[^ !:#'\n]|[^\n]*[ \t]$")
 _DIRECTIVE = re.compile(r"#[^\n]*(?:fmt|yapf): ?(?:off|skip|disable)")
 
@@ -233,4 +273,18 @@ def _surely_unclean(text: str, settings: BlackSettings) -> bool:
         skeleton += (text[position : match.start()], "#" if token[0] == "#" else '""')
         position = match.end()
     skeleton.append(text[position:])
-    return _UNCLEAN_CODE.search("".join(skeleton)) is not None
+    code = "".join(skeleton)
+    if _UNCLEAN_CODE.search(code):
+        return True
+    return _TWO_BLANKS.search(code) is not None and _wants_one_blank(settings)
+
+
+@lru_cache(maxsize=16)
+def _wants_one_blank(settings: BlackSettings) -> bool:
+    """Whether this release of black takes one of two blank lines below imports away."""
+    try:
+        import black
+
+        return bool(black.format_str(_IMPORT_AND_TWO, mode=_mode(settings)) != _IMPORT_AND_TWO)
+    except Exception:
+        return False

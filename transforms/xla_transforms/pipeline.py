@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
@@ -16,7 +16,7 @@ from xla_transforms.grouping import groups
 from xla_transforms.outcome import Outcome
 from xla_transforms.passes import PASSES
 from xla_transforms.plan import Conflict, Plan, Site
-from xla_transforms.program import Program
+from xla_transforms.program import Program, may_use_cuda
 from xla_transforms.render import Renderer, line_edits
 from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
@@ -36,34 +36,63 @@ def migrate_texts(
 
     ``others`` are the paths of the files beside them that have nothing to migrate.
     """
-    outcomes: dict[str, Outcome] = {}
-    sources: dict[str, Source] = {}
-    for path, (text, data, _) in texts.items():
-        try:
-            sources[path] = Source(text, path)
-        except SourceError as error:
-            outcomes[path] = failure(path, data, error)
+    batch = _Batch(texts, settings, failure)
     paths: dict[str, str] = {}
-    for path in sources:  # a.py and a/__init__.py have one name, which only one of them can keep
+    for path in filter(batch.readable, texts):
+        # a.py and a/__init__.py have one name, which only one of them can keep
         name = _module_name(path)
         paths[name if name not in paths else f"{name}:{path}"] = path
     modules = {name: texts[path][0] for name, path in paths.items()}
     for group in groups(modules, map(_module_name, others)):
-        program = Program((name, sources[paths[name]]) for name in group)
+        batch.migrate({name: paths[name] for name in group})
+    return batch.outcomes
+
+
+@dataclass
+class _Batch:
+    """The modules of one run, and what became of them."""
+
+    texts: dict[str, tuple[str, bytes, str]]
+    settings: Settings
+    failure: Failure
+    sources: dict[str, Source] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    def readable(self, path: str) -> bool:
+        """Whether a module is Python; where it names no CUDA Python's own fast parser may say so."""
+        text = self.texts[path][0]
+        return (not may_use_cuda(text) and check.parse(text) is not None) or self._parsed(path)
+
+    def _parsed(self, path: str) -> bool:
+        text, data, _ = self.texts[path]
+        try:
+            self.sources[path] = self.sources.get(path) or Source(text, path)
+        except SourceError as error:
+            self.outcomes[path] = self.failure(path, data, error)
+        return path in self.sources
+
+    def migrate(self, group: dict[str, str]) -> None:
+        """Migrate a program, given as paths by module name; one in which no text names CUDA is left."""
+        if not any(may_use_cuda(self.texts[path][0]) for path in group.values()):
+            for path in group.values():
+                text, data, encoding = self.texts[path]
+                self.outcomes[path] = Outcome(path, data, text, text, encoding)
+            return
+        parsed = [(name, path) for name, path in group.items() if self._parsed(path)]
+        program = Program((name, self.sources[path]) for name, path in parsed)
         roles = Roles(program)
-        for name in group:
-            _, data, encoding = texts[paths[name]]
-            context = Context(program.modules[name], roles, Plan(program.modules[name]), settings)
-            module = _Module(context, data, encoding, paths[name])
-            outcomes[paths[name]] = _guarded(module, failure)
-    return outcomes
+        for name, path in parsed:
+            _, data, encoding = self.texts[path]
+            context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
+            self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
 
 
 def _guarded(module: _Module, failure: Failure) -> Outcome:
     """Run all passes over a module; whatever goes wrong leaves this file alone, and the others go on."""
     try:
-        for step in PASSES:
-            step.run(module.context)
+        if module.context.names_cuda:
+            for step in PASSES:
+                step.run(module.context)
         return module.outcome(None)
     except SourceError as error:
         return failure(module.path, module.data, error)

@@ -152,9 +152,7 @@ class Planned:
         return self._site(offset, offset, lambda render: text, rank=rank)
 
     def _claim(self, node: cst.CSTNode) -> None:
-        if node in self.plan.claimed:
-            raise Conflict(self.plan.claimed[node])
-        self.plan.claimed[node] = self.id
+        self.plan.claim(node, self.id)
 
     def _site(
         self,
@@ -181,7 +179,7 @@ class Plan:
     def __init__(self, index: ModuleIndex) -> None:
         self.index = index
         self.imports = ImportTable(index)
-        self.claimed: dict[cst.CSTNode, int] = {}
+        self._claimed: dict[int, int] = {}  # the change that writes a node, by the node's ``id``
         self.planned: list[Planned] = []
         self.findings: list[Finding] = []
         self._order = 0
@@ -196,16 +194,31 @@ class Plan:
 
     def taken(self, node: cst.CSTNode) -> bool:
         """Whether an earlier pass already writes or removes this node (or something around it)."""
-        return node in self.claimed or any(a in self.claimed for a in self.index.ancestors(node))
+        if not self._claimed:
+            return False
+        return id(node) in self._claimed or any(id(a) in self._claimed for a in self.index.ancestors(node))
+
+    def claims(self, node: cst.CSTNode) -> bool:
+        """Whether a change writes or removes this very node."""
+        return id(node) in self._claimed
+
+    def claim(self, node: cst.CSTNode, change: int) -> None:
+        """Note that a change writes a node; raises ``Conflict`` where another one does."""
+        if id(node) in self._claimed:
+            raise Conflict(self._claimed[id(node)])
+        self._claimed[id(node)] = change
 
     def free(self, node: cst.CSTNode) -> bool:
         """Whether an expression may still be written: nobody writes it, nor removes its statement.
 
         A change of an expression around it does not count: both compose.
         """
-        statements = (cst.BaseSmallStatement, cst.BaseStatement)
-        around = (a for a in self.index.ancestors(node) if isinstance(a, statements))
-        return node not in self.claimed and not any(a in self.claimed for a in around)
+        claimed = self._claimed
+        if not claimed:
+            return True
+        if id(node) in claimed:
+            return False
+        return claimed.keys().isdisjoint(map(id, self.index.statements(node)))
 
     def report(
         self,

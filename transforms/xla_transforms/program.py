@@ -8,7 +8,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from xla_transforms.scopes import Binding, How, ModuleIndex
+from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
 
 
@@ -16,7 +16,7 @@ class Program:
     """The indexed modules by dotted name; a single script is a program of one module."""
 
     def __init__(self, sources: Iterable[tuple[str, Source]]) -> None:
-        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._parents: Parents = {}
         self.modules = {name: ModuleIndex(source, name, self._parents) for name, source in sources}
         self._found: dict[tuple[str, ModuleIndex], ModuleIndex | None] = {}
         self._by_root = {index.source.module: index for index in self.modules.values()}
@@ -25,10 +25,17 @@ class Program:
         """The module in which a node stands."""
         if len(self.modules) == 1:
             return next(iter(self.modules.values()))
-        current = node
-        while (parent := self._parents.get(current)) is not None:
-            current = parent
-        return self._by_root[current]  # type: ignore[index]
+        held = self._parents.get(id(node))
+        return held[1].index if held is not None else self._by_root[node]  # type: ignore[index]
+
+    @cached_property
+    def uses_cuda(self) -> bool:
+        """Whether anything names CUDA (or torch's accelerator) as a place to compute: else no pass is run."""
+        return any(names_cuda(module) for module in self.modules.values())
+
+    def mentions(self, *words: str) -> bool:
+        """Whether a word stands in any text: no path that has it as a part can be named without."""
+        return any(word in index.source.text for index in self.modules.values() for word in words)
 
     @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:
@@ -127,3 +134,20 @@ class Program:
 
 def _is_package(index: ModuleIndex) -> bool:
     return index.source.path.endswith("__init__.py")
+
+
+def may_use_cuda(text: str) -> bool:
+    """Whether a program with this text can use CUDA: ``Program.uses_cuda`` before anything is parsed."""
+    return "cuda" in text or "accelerator" in text
+
+
+def names_cuda(index: ModuleIndex) -> bool:
+    attributes = {n.attr.value for n in index.all(cst.Attribute) if isinstance(n, cst.Attribute)}
+    if attributes & {"cuda", "accelerator", "is_cuda"}:
+        return True
+    strings = (n.value for n in index.all(cst.SimpleString, cst.FormattedStringText) if isinstance(
+        n, (cst.SimpleString, cst.FormattedStringText)))
+    if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
+        return True
+    bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
+    return any("torch.cuda" in binding.name for binding in bindings)

@@ -15,7 +15,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.source import Source
-from xla_transforms.tree import COMPREHENSIONS, FUNCTIONS, SCOPES, blocks_of, children, dotted
+from xla_transforms.tree import COMPREHENSIONS, FUNCTIONS, SCOPES, STATEMENTS, blocks_of, children, dotted
 
 
 class How(Enum):
@@ -102,6 +102,28 @@ class Scope:
             scope = scope.parent
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A way of an ``if`` in which nodes stand (its body, or what follows it), with the one around it."""
+
+    statement: cst.If
+    in_body: bool
+    outer: Branch | None
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What holds a node: its module, a statement, the way of an ``if``. All of an expression share one."""
+
+    index: ModuleIndex
+    statement: cst.CSTNode | None = None
+    branch: Branch | None = None
+
+
+# By ``id``: the nodes live as long as their module, and hashing one costs a call into Python.
+Parents = dict[int, tuple[cst.CSTNode, Around]]
+
+
 class ModuleIndex:
     """Parents, scopes and bindings of one module."""
 
@@ -109,36 +131,41 @@ class ModuleIndex:
         self,
         source: Source,
         name: str = "__main__",
-        parents: dict[cst.CSTNode, cst.CSTNode] | None = None,
+        parents: Parents | None = None,
     ) -> None:
         self.source = source
         self.name = name
-        self.parents = {} if parents is None else parents
+        self._parents: Parents = {} if parents is None else parents
         self.scopes: dict[cst.CSTNode, Scope] = {}
         self.nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
-        self._scope_at: dict[cst.CSTNode, Scope] = {}
+        self._scope_at: dict[int, Scope] = {}
+        self._owned: dict[str, dict[Scope | None, list[cst.Name]]] = {}
+        self._top = Around(self)
         self._index()
 
     def _index(self) -> None:
-        root = self.source.module
+        root: cst.CSTNode = self.source.module
         self.scopes[root] = Scope(root, None)
-        stack: list[tuple[cst.CSTNode, Scope]] = [(root, self.scopes[root])]
+        stack = [(root, self.scopes[root], self._top)]
         while stack:
-            node, scope = stack.pop()
+            node, scope, around = stack.pop()
             kind = type(node)
             self.nodes[kind].append(node)
             if kind in _BINDERS:
                 _bind(self, node, scope)
-            self._scope_at[node] = scope
+            self._scope_at[id(node)] = scope
             inner, divides = scope, kind in _DIVIDED
             if kind in _OPENING:
                 divides = True
                 inner = self.scopes[node] = Scope(node, scope)
                 _bind_parameters(node, inner)
+            if STATEMENTS[kind]:
+                around = Around(self, node, around.branch)
             for child in reversed(children(node)):
-                self.parents[child] = node
-                stack.append((child, _scope_for(node, child, inner) if divides else scope))
+                held = _way(node, child, around) if kind is cst.If else around
+                self._parents[id(child)] = node, held
+                stack.append((child, _scope_for(node, child, inner) if divides else scope, held))
 
     def all(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """Every node of the given types, in source order within a type."""
@@ -146,17 +173,35 @@ class ModuleIndex:
             yield from self.nodes[kind]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        return self.parents.get(node)
+        held = self._parents.get(id(node))
+        return held[0] if held is not None else None
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        current = self.parents.get(node)
-        while current is not None:
-            yield current
-            current = self.parents.get(current)
+        parents = self._parents
+        held = parents.get(id(node))
+        while held is not None:
+            yield held[0]
+            held = parents.get(id(held[0]))
+
+    def statements(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The statements (small ones and lines among them) around a node, the innermost first."""
+        parents = self._parents
+        held = parents.get(id(node))
+        while held is not None and (statement := held[1].statement) is not None:
+            yield statement
+            held = parents.get(id(statement))
+
+    def branch(self, node: cst.CSTNode) -> Branch | None:
+        """The innermost way of an ``if`` in which a node stands."""
+        return self._around(node).branch
+
+    def _around(self, node: cst.CSTNode) -> Around:
+        held = self._parents.get(id(node))
+        return held[1] if held is not None else self._top
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
         """The scope in which a name written at this node is looked up."""
-        return self._scope_at.get(node) or self.scopes[self.source.module]
+        return self._scope_at.get(id(node)) or self.scopes[self.source.module]
 
     def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function whose body holds the node (lambdas and classes in between are passed)."""
@@ -202,16 +247,41 @@ class ModuleIndex:
                 found[(self.class_of(node), base.attr.value)].add(node.attr.value)
         return found
 
+    def attributed(self, name: str) -> list[cst.Attribute]:
+        """Every place where ``.name`` is written."""
+        return self._attributed.get(name, [])
+
+    @cached_property
+    def _attributed(self) -> dict[str, list[cst.Attribute]]:
+        found: dict[str, list[cst.Attribute]] = defaultdict(list)
+        for node in self.all(cst.Attribute):
+            assert isinstance(node, cst.Attribute)
+            found[node.attr.value].append(node)
+        return found
+
     def named(self, name: str) -> list[cst.Name]:
         """Every place where a name is written, attribute names and keywords left out."""
         return self._named.get(name, [])
+
+    def names(self) -> Iterator[cst.Name]:
+        """Every place of ``named``, by name."""
+        for places in self._named.values():
+            yield from places
+
+    def named_of(self, scope: Scope | None, name: str) -> list[cst.Name]:
+        """The places of ``named`` that mean the name a scope binds; with ``None`` those that none binds."""
+        if name not in self._owned:
+            places = self._owned[name] = defaultdict(list)
+            for node in self.named(name):
+                places[self.scope_of(node).owner(name)].append(node)
+        return self._owned[name].get(scope, [])
 
     @cached_property
     def _named(self) -> dict[str, list[cst.Name]]:
         found: dict[str, list[cst.Name]] = defaultdict(list)
         for node in self.all(cst.Name):
             assert isinstance(node, cst.Name)
-            parent = self.parents.get(node)
+            parent = self.parent(node)
             if isinstance(parent, cst.Attribute) and parent.attr is node:
                 continue
             if isinstance(parent, cst.Arg) and parent.keyword is node:
@@ -222,6 +292,15 @@ class ModuleIndex:
 
     def within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         return node is outer or any(a is outer for a in self.ancestors(node))
+
+
+def _way(statement: cst.CSTNode, child: cst.CSTNode, around: Around) -> Around:
+    """What holds a part of an ``if``: its condition stands in neither way."""
+    assert isinstance(statement, cst.If)
+    if child is statement.test:
+        return around
+    branch = Branch(statement, child is statement.body, around.branch)
+    return Around(around.index, statement, branch)
 
 
 def _scope_for(parent: cst.CSTNode, child: cst.CSTNode, inner: Scope) -> Scope:

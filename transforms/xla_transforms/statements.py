@@ -9,9 +9,9 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.plan import Planned
+from xla_transforms.roles.catalog import short
+from xla_transforms.tree import walk
 
-# Submodules of torch.cuda whose functions torch.cuda itself gives too.
-_INNER = ("torch.cuda.memory.", "torch.cuda.random.", "torch.cuda.streams.", "torch.cuda.graphs.")
 
 def migrating(context: Context) -> bool:
     """Whether CUDA's utilities in this module are to be migrated at all."""
@@ -20,19 +20,14 @@ def migrating(context: Context) -> bool:
 
 def path_of(context: Context, node: cst.CSTNode | None) -> str:
     """The dotted path that an expression names, under ``torch.cuda`` in its short form."""
-    path = context.roles.path(node)
-    for inner in _INNER:
-        if path.startswith(inner):
-            return f"torch.cuda.{path.removeprefix(inner)}"
-    return path
+    return short(context.roles.path(node))
 
 
 def live_calls(context: Context) -> Iterator[tuple[cst.Call, str]]:
     """Every call that was reached on CUDA and that no pass writes yet, with the path of what it calls."""
-    for call in list(context.index.all(cst.Call)):
-        assert isinstance(call, cst.Call)
-        if context.plan.free(call) and not context.roles.dead(call):
-            yield call, path_of(context, call.func)
+    for call, path in context.reached:
+        if context.plan.free(call):
+            yield call, path
 
 
 def bare(context: Context, call: cst.CSTNode) -> cst.Expr | None:
@@ -66,10 +61,12 @@ def reads_of(context: Context, call: cst.Call) -> list[cst.Attribute]:
     return found if only and len(found) == len(parents) else []
 
 
-def has_call(node: cst.CSTNode, context: Context) -> bool:
+_ACTS = {cst.Call, cst.Await, cst.NamedExpr, cst.Yield}
+
+
+def has_call(node: cst.CSTNode) -> bool:
     """Whether evaluating an expression a second time could do or give something else."""
-    kinds = (cst.Call, cst.Await, cst.NamedExpr, cst.Yield)
-    return any(context.index.within(n, node) for n in context.index.all(*kinds))
+    return any(type(n) in _ACTS for n in walk(node))
 
 
 def in_double_quotes(context: Context, node: cst.CSTNode) -> bool:

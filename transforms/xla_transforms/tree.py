@@ -1,7 +1,8 @@
 """Walking a libcst tree without visitors, and small questions about single nodes.
 
 A visitor walk enters every comma and blank; this one enters only what carries meaning, which makes it
-several times cheaper, so that every stage may walk.
+several times cheaper, so that every stage may walk. The questions that are put to every node compare exact
+types: libcst's classes are abstract, which makes ``isinstance`` slow.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ _LAYOUT = {
     "operator", "rbrace", "rbracket", "rpar", "semicolon", "trailing_whitespace", "default_indent",
     "default_newline",
 }  # fmt: skip
-_fields_of: dict[type, tuple[str, ...]] = {}
-
 FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef)
 LOOPS = (cst.For, cst.While)
@@ -28,32 +27,46 @@ _WAYS = (cst.If, cst.Else, cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
-def _semantic_fields(kind: type) -> tuple[str, ...]:
-    names = tuple(
-        field.name
-        for field in fields(kind)
-        if field.name not in _LAYOUT and not field.name.startswith("whitespace")
-    )
-    _fields_of[kind] = names
-    return names
+class _Fields(dict[type, tuple[str, ...]]):
+    """The fields of a node type that carry meaning; with ``nodes`` only those that may hold nodes."""
 
+    def __init__(self, *, nodes: bool) -> None:
+        self._nodes = nodes
 
-class _NodeTypes(dict[type, bool]):
-    """Whether a type is a node type. libcst's classes are abstract, which makes ``isinstance`` slow."""
-
-    def __missing__(self, kind: type) -> bool:
-        self[kind] = issubclass(kind, cst.CSTNode)
+    def __missing__(self, kind: type) -> tuple[str, ...]:
+        self[kind] = tuple(
+            field.name
+            for field in fields(kind)
+            if field.name not in _LAYOUT
+            and not field.name.startswith("whitespace")
+            and not (self._nodes and field.type in (str, "str"))
+        )
         return self[kind]
 
 
-_is_node = _NodeTypes()
+_meaning = _Fields(nodes=False)
+_inner = _Fields(nodes=True)
+
+
+class Kinds(dict[type, bool]):
+    """Whether a type is one of some kinds of node, subclasses included: ``STATEMENTS[type(node)]``."""
+
+    def __init__(self, *kinds: type) -> None:
+        self._kinds = kinds
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, self._kinds)
+        return self[kind]
+
+
+STATEMENTS = Kinds(cst.BaseStatement, cst.BaseSmallStatement)
+_is_node = Kinds(cst.CSTNode)
 
 
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The meaningful children of a node, in source order for all but a few node types."""
     found: list[cst.CSTNode] = []
-    kind = type(node)
-    for name in _fields_of.get(kind) or _semantic_fields(kind):
+    for name in _inner[type(node)]:
         value = getattr(node, name)
         kind_of_value = type(value)
         if kind_of_value is tuple or kind_of_value is list:
@@ -80,20 +93,20 @@ def walk(node: cst.CSTNode, *, into_functions: bool = True) -> Iterator[cst.CSTN
 def dotted(node: cst.CSTNode | None) -> str:
     """``a.b.c`` for a chain of plain names and attributes, else the empty string."""
     parts: list[str] = []
-    while isinstance(node, cst.Attribute):
+    while type(node) is cst.Attribute:
         parts.append(node.attr.value)
         node = node.value
-    if not isinstance(node, cst.Name):
+    if type(node) is not cst.Name:
         return ""
     return ".".join([node.value, *reversed(parts)])
 
 
 def string_value(node: cst.CSTNode | None) -> str | None:
     """The value of a plain string literal (also of adjacent ones), else ``None``."""
-    if isinstance(node, cst.ConcatenatedString):
+    if type(node) is cst.ConcatenatedString:
         left, right = string_value(node.left), string_value(node.right)
         return None if left is None or right is None else left + right
-    if not isinstance(node, cst.SimpleString):
+    if type(node) is not cst.SimpleString:
         return None
     literal = node.value
     if "\\" not in literal and literal[0] in "'\"" and literal[:3] not in ("\"\"\"", "'''"):
@@ -106,10 +119,9 @@ def string_value(node: cst.CSTNode | None) -> str | None:
 
 
 def number_value(node: cst.CSTNode | None) -> int | float | None:
-    if not isinstance(node, (cst.Integer, cst.Float)):
-        return None
-    value = ast.literal_eval(node.value)
-    return value if isinstance(value, (int, float)) else None
+    if isinstance(node, cst.Integer):
+        return int(node.value, 0)
+    return float(node.value) if isinstance(node, cst.Float) else None
 
 
 def argument(call: cst.Call, name: str, position: int | None = None) -> cst.Arg | None:
@@ -135,14 +147,14 @@ def has_star(call: cst.Call) -> bool:
 
 def method(node: cst.CSTNode | None) -> str:
     """``step`` for the call ``anything.step(...)``, else the empty string."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+    if type(node) is cst.Call and type(node.func) is cst.Attribute:
         return node.func.attr.value
     return ""
 
 
 def receiver(node: cst.CSTNode) -> cst.BaseExpression | None:
     """``anything`` for the call ``anything.step(...)``."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+    if type(node) is cst.Call and type(node.func) is cst.Attribute:
         return node.func.value
     return None
 
@@ -182,6 +194,6 @@ def same(left: object, right: object) -> bool:
         return False
     if not _is_node[kind]:
         return left == right
-    names = _fields_of.get(kind) or _semantic_fields(kind)
+    names = _meaning[kind]
     operator = type(getattr(left, "operator", None)) is type(getattr(right, "operator", None))
     return operator and all(same(getattr(left, name), getattr(right, name)) for name in names)

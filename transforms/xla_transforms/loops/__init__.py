@@ -94,6 +94,8 @@ class Loops:
 
     def synchronized(self, loop: Loop) -> cst.Call | None:
         """The script's own ``synchronize()`` that every iteration passes, if there is one."""
+        if not self.program.mentions("synchronize"):
+            return None
         for statement in reversed([s for part in loop.body for s in self._always(part)]):
             for node in walk(statement):
                 if isinstance(node, cst.Call) and self.roles.path(node.func) in _SYNCHRONIZE:

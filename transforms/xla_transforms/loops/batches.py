@@ -111,10 +111,8 @@ def _reads(roles: Roles, binding: Binding, name: str) -> Iterator[cst.Name]:
     index = roles.index(binding.node)
     owner = index.scope_of(binding.node).owner(name)
     targets = {b.node for b in owner.bindings[name]} if owner else set()
-    for node in index.named(name):
-        if node in targets:
-            continue
-        if index.scope_of(node).owner(name) is owner and binding in roles.bindings(node):
+    for node in index.named_of(owner, name):
+        if node not in targets and binding in roles.bindings(node):
             yield node
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from xla_transforms.loops import Loop, Loops
+from xla_transforms.loops import Effect, Loop, Loops
 from xla_transforms.loops.handover import Handover, Run
 from xla_transforms.loops.reads import spans_lines
 from xla_transforms.loops.sinks import Sinks
@@ -97,11 +97,27 @@ class Deferral:
         return timely and isinstance(unit.block, cst.IndentedBlock)
 
     def works_after(self, node: cst.CSTNode) -> bool:
-        """Whether an iteration gives the device work behind a statement."""
+        """Whether an iteration gives the device work behind a statement.
+
+        A forward pass that only some iterations run (samples drawn now and then) does not count: it is
+        an execution of its own in those.
+        """
         offsets, effects = self.index.source.offsets, self.loops.effects
         end = offsets(node)[1]
-        calls = effects.calls(self.loop.node.body)
-        return any(offsets(call)[0] > end for call in calls if effects.of_call(call))
+        for call in effects.calls(self.loop.node.body):
+            done = effects.of_call(call)
+            if done and offsets(call)[0] > end and not (done is Effect.FORWARD and self._guarded(call, node)):
+                return True
+        return False
+
+    def _guarded(self, call: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether a call stands under a condition of the loop that ``node`` does not stand under."""
+        for outer in self.index.ancestors(call):
+            if outer is self.loop.node:
+                return False
+            if isinstance(outer, cst.If):
+                return not self.index.within(node, outer)
+        return False
 
     def _sum_units(self) -> set[Unit]:
         return {unit for total in self.sums.values() for unit in total.units}
@@ -132,27 +148,27 @@ class Deferral:
     def _aliases(self, roots: set[str]) -> set[str]:
         """Names bound from an expression that holds a stored object: a meter in a list of meters."""
         found: set[str] = set()
-        scope: Scope | None = self.scope
+        stored = roots & {r for u in self.moved for r in u.stores}
+        scope: Scope | None = self.scope if stored else None
         while scope is not None:
             for name, bindings in scope.bindings.items():
-                if name not in roots and any(self._is_alias(b, roots) for b in bindings):
+                if name not in roots and any(self._is_alias(b, stored) for b in bindings):
                     found.add(name)
             scope = scope.parent
         return found
 
-    def _is_alias(self, binding: Binding, roots: set[str]) -> bool:
+    def _is_alias(self, binding: Binding, stored: set[str]) -> bool:
         inside = self.index.within(binding.statement, self.loop.node)
-        return binding.how is How.ASSIGN and not inside and self._holds(binding.value, roots)
+        return binding.how is How.ASSIGN and not inside and self._holds(binding.value, stored)
 
-    def _holds(self, value: cst.BaseExpression | None, roots: set[str]) -> bool:
+    def _holds(self, value: cst.BaseExpression | None, stored: set[str]) -> bool:
         if not isinstance(value, (cst.Call, cst.List, cst.Tuple, cst.Dict, cst.Name)):
             return False
         if isinstance(value, cst.Call) and self.roles.path(value.func).startswith(
             ("builtins.len", "builtins.sum")
         ):
             return False
-        stored = {r for u in self.moved for r in u.stores}
-        return any(m in roots & stored for m in self.parts.mentions(value))
+        return any(m in stored for m in self.parts.mentions(value))
 
     def _take_back(self) -> bool:
         """Reject what something that does not move would see too late; whether anything was rejected."""

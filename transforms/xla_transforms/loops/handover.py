@@ -115,11 +115,20 @@ class Handover:
             return True
         if name == "self":
             return self._judge_place(node)
+        if self._bound_by_closure(name):
+            return False
         if self._bound_in_loop(name) or self._counter_of_outer_loop(name):
             if name not in self.run.names:
                 self.run.names.append(name)
             return name in self.deferral.sums or not self._mutated(name)
         return self._judge_place(node)
+
+    def _bound_by_closure(self, name: str) -> bool:
+        """Whether an earlier closure of the iteration binds a name: it has no value yet to hand over."""
+        first = self.run.units[0].statement
+        offsets = self.index.source.offsets
+        before = (u for u in self.deferral.moved if offsets(u.statement)[0] < offsets(first)[0])
+        return any(name in unit.binds for unit in before)
 
     def _bound_in_loop(self, name: str) -> bool:
         scope = self.deferral.scope.owner(name)

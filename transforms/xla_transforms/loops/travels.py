@@ -67,10 +67,8 @@ def _follow_target(
                 _follow_reads(roles, binding, target.value, found, depth)
     elif isinstance(target, cst.Attribute) and is_self(roles, target.value):
         owner = index.class_of(target)
-        for node in index.all(cst.Attribute):
-            if node is target or not isinstance(node, cst.Attribute):
-                continue
-            if node.attr.value != target.attr.value or owner is None:
+        for node in index.attributed(target.attr.value):
+            if node is target or owner is None:
                 continue
             if not is_self(roles, node.value) or related(roles, index.class_of(node), owner):
                 _follow(roles, node, found, depth + 1)
@@ -86,10 +84,8 @@ def _follow_reads(
     if isinstance(binding.node, cst.Param):
         scope = index.scopes[binding.statement]
     targets = {b.node for b in scope.bindings[name]} if scope else set()
-    for node in index.named(name):
-        if node in targets or index.scope_of(node).owner(name) is not scope:
-            continue
-        if binding in roles.bindings(node):
+    for node in index.named_of(scope, name):
+        if node not in targets and binding in roles.bindings(node):
             _follow(roles, node, found, depth + 1)
 
 

@@ -62,7 +62,7 @@ def run(context: Context) -> None:
 def _restore_random(context: Context, call: cst.Call) -> None:
     """Python's random state needs its inner tuple, which is a list in a file of ``xm.save``."""
     state = value_of(call, "state", 0)
-    if not isinstance(state, (cst.Name, cst.Attribute, cst.Subscript)) or has_call(state, context):
+    if not isinstance(state, (cst.Name, cst.Attribute, cst.Subscript)) or has_call(state):
         return
     values = [b.value for b in context.roles.bindings(state)] if isinstance(state, cst.Name) else []
     calls = [value for value in values if isinstance(value, cst.Call)]
@@ -100,7 +100,7 @@ def _becomes_cpu(context: Context, place: cst.BaseExpression) -> bool:
     values = [b.value for b in context.roles.bindings(place)] if isinstance(place, cst.Name) else []
     uses = Uses(context.roles)
     written = (
-        isinstance(value, cst.BaseExpression) and value in context.plan.claimed and is_word(value)
+        isinstance(value, cst.BaseExpression) and context.plan.claims(value) and is_word(value)
         and uses.of(value) == {Use.LOADED}
         for value in values
     )  # fmt: skip

@@ -45,9 +45,10 @@ def run(context: Context) -> None:
             statement = bare(context, call)
             if statement is not None:
                 context.plan.change(COMPILE, call, _MESSAGE).remove(statement)
-    for node in context.index.all(cst.Attribute, cst.Name):
-        if context.roles.path(node) in _PATHS and context.plan.free(node):
-            _reference(context, node)
+    if context.program.mentions("compile", "_dynamo"):
+        for node in context.index.all(cst.Attribute, cst.Name):
+            if context.roles.path(node) in _PATHS and context.plan.free(node):
+                _reference(context, node)
 
 
 def _compiles_itself(context: Context, call: cst.Call) -> bool:

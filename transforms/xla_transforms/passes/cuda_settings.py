@@ -11,7 +11,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.statements import bare, has_call, leave_with, live_calls, migrating
-from xla_transforms.tree import method, receiver, string_value
+from xla_transforms.tree import method, receiver, string_value, walk
 
 SETTING = Rule(
     "XLA204",
@@ -49,7 +49,7 @@ def run(context: Context) -> None:
 def _assignment(context: Context, node: cst.Assign) -> None:
     targets = [t.target for t in node.targets]
     if all(_is_setting(context, target) for target in targets):
-        if not has_call(node.value, context) or _only_asks(context, node.value):
+        if not has_call(node.value) or _only_asks(context, node.value):
             change = context.plan.change(SETTING, node, "it only concerns CUDA's kernels")
             change.remove(node)
     elif len(targets) == 1 and isinstance(targets[0], cst.Subscript):
@@ -63,8 +63,8 @@ def _is_setting(context: Context, target: cst.BaseExpression) -> bool:
 
 
 def _only_asks(context: Context, value: cst.BaseExpression) -> bool:
-    calls = [c for c in context.index.all(cst.Call) if context.index.within(c, value)]
-    return all(context.roles.path(c.func).startswith("torch.") for c in calls if isinstance(c, cst.Call))
+    calls = [c for c in walk(value) if isinstance(c, cst.Call)]
+    return all(context.roles.path(c.func).startswith("torch.") for c in calls)
 
 
 def _call(context: Context, call: cst.Call) -> None:
@@ -83,7 +83,7 @@ def _environment(context: Context, node: cst.CSTNode, key: cst.BaseExpression | 
     statement = node if isinstance(node, cst.Assign) else bare(context, node)
     if not name.startswith(_VARIABLES) or statement is None:
         return
-    if isinstance(node, cst.Assign) and has_call(node.value, context) and not _text(node.value):
+    if isinstance(node, cst.Assign) and has_call(node.value) and not _text(node.value):
         return
     change = context.plan.change(ENVIRONMENT, node, f"only CUDA reads {name}")
     change.remove(statement)

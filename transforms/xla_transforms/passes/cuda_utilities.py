@@ -86,7 +86,7 @@ def run(context: Context) -> None:
         else:
             _question(context, call, path)
     for node in context.index.all(cst.Attribute, cst.Name):
-        if path_of(context, node) in _OOM and _caught(context, node):
+        if _caught(context, node) and path_of(context, node) in _OOM:
             message = "XLA raises RuntimeError (RESOURCE_EXHAUSTED) at the barrier that runs the graph"
             advice = "catch RuntimeError around the barrier, if at all"
             context.plan.report(MEMORY_ERROR, node, message, advice)

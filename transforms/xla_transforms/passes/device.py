@@ -174,7 +174,7 @@ def _quoted(context: Context, word: cst.BaseExpression, text: str) -> str:
 def _in_constructor(context: Context, word: cst.BaseExpression) -> bool:
     """Whether a word is written anew with the ``torch.device`` around it."""
     return any(
-        isinstance(a, cst.Call) and a in context.plan.claimed and context.roles.path(a.func) == _CONSTRUCTOR
+        isinstance(a, cst.Call) and context.plan.claims(a) and context.roles.path(a.func) == _CONSTRUCTOR
         for a in context.index.ancestors(word)
     )
 

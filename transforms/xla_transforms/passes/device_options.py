@@ -45,11 +45,10 @@ def run(context: Context) -> None:
 def _reads(context: Context, name: str) -> list[cst.Attribute]:
     found = []
     for index in context.program.modules.values():
-        for node in index.all(cst.Attribute):
-            if isinstance(node, cst.Attribute) and node.attr.value == name:
-                written = isinstance(index.parent(node), cst.AssignTarget)
-                if Kind.ARGUMENTS in context.roles.kinds(node.value) and not written:
-                    found.append(node)
+        for node in index.attributed(name):
+            written = isinstance(index.parent(node), cst.AssignTarget)
+            if Kind.ARGUMENTS in context.roles.kinds(node.value) and not written:
+                found.append(node)
     return found
 
 

@@ -81,7 +81,7 @@ def _cast(context: Context, call: cst.Call, dtype: str) -> None:
 
 def _type(context: Context, node: cst.Attribute) -> None:
     parent = context.index.parent(node)
-    if context.roles.dead(node) or any(a in context.plan.claimed for a in context.index.ancestors(node)):
+    if context.roles.dead(node) or any(context.plan.claims(a) for a in context.index.ancestors(node)):
         return
     if isinstance(parent, cst.Call) and parent.func is node and context.plan.free(parent):
         _made(context, node, parent)

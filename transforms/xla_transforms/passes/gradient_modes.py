@@ -61,8 +61,9 @@ def run(context: Context) -> None:
             context.plan.report(CHECKPOINT_LEFT, call, "checkpoint_sequential raises on XLA", advice)
         elif path in _ANOMALY and not (call.args and _is(call.args[0].value, "False")):
             context.plan.report(ANOMALY, call, "every step becomes many executions", "for debugging alone")
-    for node in context.index.all(cst.Attribute, cst.Name):
-        _reference(context, node)
+    if context.program.mentions("inference_mode", "checkpoint"):
+        for node in context.index.all(cst.Attribute, cst.Name):
+            _reference(context, node)
 
 
 def _is(node: cst.CSTNode, word: str) -> bool:
@@ -85,9 +86,9 @@ def _reference(context: Context, node: cst.CSTNode) -> None:
     called = isinstance(outer, cst.Call) and outer.func is node
     if called or isinstance(outer, (cst.ImportAlias, cst.Attribute, cst.AssignTarget)):
         return
-    if not context.plan.free(node):
-        return
     path = context.roles.path(node)
+    if path not in ("torch.inference_mode", _CHECKPOINT) or not context.plan.free(node):
+        return
     if path == "torch.inference_mode" and isinstance(outer, cst.Decorator):
         change = context.plan.change(INFERENCE, node, "XLA tensors know no inference mode")
         change.replace(node, f"{change.use('torch')}.no_grad")

@@ -7,12 +7,16 @@ Source: pytorch/xla, the guides "PyTorch on XLA devices" and "Recompilation"; ex
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.effects import Effect
+from xla_transforms.loops.tails import Tail, tail_of
 from xla_transforms.loops.units import Unit, lines_of
 from xla_transforms.tree import walk
 
@@ -52,29 +56,48 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     for deferral in context.deferrals:
-        _barriers(context, deferral)
+        _guarded_barriers(context, deferral, _barriers(context, deferral))
         _restore(context, deferral)
         for unit in _costly(deferral):
             _report(context, deferral, unit)
-        _in_functions(context, deferral)
+    _in_functions(context)
 
 
-def _barriers(context: Context, deferral: Deferral) -> None:
-    """Write a barrier in front of what reads at the end of a step, where step closures may not run."""
+def _barriers(context: Context, deferral: Deferral) -> set[cst.CSTNode]:
+    """Write a barrier in front of what reads at the end of a step, where step closures may not run.
+
+    The blocks that begin with one.
+    """
     if deferral.closures:
-        return
+        return set()
     units = [
         unit for run in deferral.runs for unit in run.units if unit.reads or unit.mentions & deferral.late
     ]
     always = next((u for u in units if not u.guards), None)
-    anchors = {lines_of(u.guards[0])[0]: u.guards[0] for u in units if u.guards}
-    for line, block in anchors.items():
+    written: set[cst.CSTNode] = set()
+    for block in dict.fromkeys(u.guards[0] for u in units if u.guards):
+        line = lines_of(block)[0]
         if not deferral.works_after(block) and not (always and _precedes(context, always, line)):
             _barrier(context, line)
+            written.add(block)
     if always is not None:
         _barrier(context, always.statement)
         message = "values are read at the end of every step, behind a barrier of their own: the host waits"
         context.plan.report(GUARDED, always.statement, message, _READ_ADVICE)
+        guarded = [unit for unit in deferral.left if unit.guards]
+        written |= {u.guards[0] for u in guarded if _precedes(context, always, u.statement)}
+    return written
+
+
+def _guarded_barriers(context: Context, deferral: Deferral, written: set[cst.CSTNode]) -> None:
+    """Where a read that cannot move ends some steps, let the whole step run before it, in one execution."""
+    for unit in deferral.left:
+        simple = isinstance(unit.statement, cst.SimpleStatementLine)
+        if not unit.guards or not simple or written.intersection(unit.guards):
+            continue
+        if not deferral.works_after(unit.statement):
+            _barrier(context, unit.statement)
+            written.add(unit.block)
 
 
 def _barrier(context: Context, line: cst.CSTNode) -> None:
@@ -117,26 +140,54 @@ def _report(context: Context, deferral: Deferral, unit: Unit) -> None:
             context.plan.report(READ, read, f"{text} is read in every step: one more execution", _READ_ADVICE)
 
 
-def _in_functions(context: Context, deferral: Deferral) -> None:
-    """Reads in functions that each iteration calls."""
+def _in_functions(context: Context) -> None:
+    """Reads in functions that iterations call: each of a loop, or some."""
+    called = [item for deferral in context.deferrals for item in _called(context, deferral)]
+    for function in dict.fromkeys(item.function for item in called):
+        calls = [item for item in called if item.function is function]
+        tail = tail_of(context.loops, function, last=all(item.last for item in calls))
+        for statement in tail.barriers:
+            _barrier(context, statement)
+        line = next((item.line for item in calls if not item.guarded), None)
+        if line is not None:
+            _report_function(context, function, tail, line)
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A function of this module that iterations call: the line of the loop, whether only some call it, and
+    whether nothing works behind the call."""
+
+    function: cst.FunctionDef
+    line: int
+    guarded: bool
+    last: bool
+
+
+def _called(context: Context, deferral: Deferral) -> Iterator[_Called]:
     line = context.index.source.span(deferral.loop.node).line
     moved = [unit.statement for run in deferral.runs for unit in run.units] if deferral.closures else []
     guarded = [unit.statement for unit in deferral.units if unit.guards]
     for call in context.loops.effects.calls(deferral.loop.node.body):
-        if any(context.index.within(call, statement) for statement in [*moved, *guarded]):
+        if any(context.index.within(call, statement) for statement in moved):
             continue
+        some = any(context.index.within(call, statement) for statement in guarded)
+        last = not deferral.works_after(context.index.statement_of(call) or call)
         for item in context.roles.facts(call.func):
-            if isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
-                _in_function(context, deferral, item.node, line)
+            own = item.node is not None and context.roles.index(item.node) is context.index
+            if own and isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
+                yield _Called(item.node, line, some, last)
 
 
-def _in_function(context: Context, deferral: Deferral, function: cst.FunctionDef, line: int) -> None:
-    if context.roles.index(function) is not context.index:
-        return
+def _report_function(context: Context, function: cst.FunctionDef, tail: Tail, line: int) -> None:
+    for statement in tail.always:
+        message = f"values are read at the end of every step of the loop in line {line}: the host waits"
+        context.plan.report(GUARDED, statement, message, _READ_ADVICE)
     for statement in walk(function.body, into_functions=False):
         if not isinstance(statement, cst.SimpleStatementLine) or context.loops.of(statement) is not None:
             continue
-        for read in deferral.reads.within(statement):
-            text = " ".join(context.index.source.code(read).split())
-            message = f"{text} is read in every step of the loop in line {line}: one more execution"
-            context.plan.report(READ, read, message, _READ_ADVICE)
+        for read in context.loops.reads.within(statement):
+            if read not in tail.free:
+                text = " ".join(context.index.source.code(read).split())
+                message = f"{text} is read in every step of the loop in line {line}: one more execution"
+                context.plan.report(READ, read, message, _READ_ADVICE)

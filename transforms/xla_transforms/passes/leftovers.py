@@ -37,7 +37,7 @@ def run(context: Context) -> None:
     if not migrating(context):
         return
     handled = _handled(context)
-    for node in context.index.all(cst.Attribute, cst.Name):
+    for node in (*context.index.all(cst.Attribute), *context.index.names()):
         path = path_of(context, node)
         if not path.startswith(_CUDA) or path in _HARMLESS or not _outermost(context, node):
             continue
@@ -81,7 +81,7 @@ def _gone(context: Context, node: cst.CSTNode, handled: set[cst.CSTNode]) -> boo
 def _written_over(context: Context, node: cst.CSTNode) -> bool:
     """Whether an expression around a node is written anew without it."""
     for parent in context.index.ancestors(node):
-        if parent in context.plan.claimed:
+        if context.plan.claims(parent):
             kept: list[cst.CSTNode] = []
             for site in _sites(context, parent):
                 site.write(lambda part, kept=kept: kept.append(part) or "")  # type: ignore[misc]

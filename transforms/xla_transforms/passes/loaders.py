@@ -7,6 +7,8 @@ Source: pytorch/xla v2.9.0, ``torch_xla/distributed/parallel_loader.py``, ``MpDe
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -43,7 +45,7 @@ def run(context: Context) -> None:
             loop.wrapped = False
             loop.reason = "the user's flags choose the device, and no device variable is at hand here"
     made = _at_creation(context)
-    for call in made:
+    for call in sorted(made, key=context.index.source.offsets):
         _wrap_where_made(context, call)
     for loop in context.loops.all:
         if loop.wrapped and not _origins(context, loop) & made:
@@ -72,8 +74,11 @@ def _at_creation(context: Context) -> set[cst.CSTNode]:
     wrapped = {loop.node for loop in context.loops.all if loop.wrapped}
     loops = [loop for loop in context.loops.all if loop.wrapped]
     made: set[cst.CSTNode] = set()
-    for call in set().union(*(_origins(context, loop) for loop in loops)) if loops else set():
-        users = [loop for loop in loops if call in _origins(context, loop)]
+    users_of: dict[cst.CSTNode, list[Loop]] = defaultdict(list)
+    for loop in loops:
+        for call in _origins(context, loop):
+            users_of[call].append(loop)
+    for call, users in users_of.items():
         if isinstance(call, cst.Call) and _placeable(context, call, users):
             uses = travel(context.roles, call)
             if uses.loops and not uses.others and all(node in wrapped for node in uses.loops):

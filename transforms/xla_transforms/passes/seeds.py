@@ -122,7 +122,7 @@ def _add(context: Context, call: cst.Call) -> None:
 def _spelled(context: Context, change: Planned, call: cst.Call, seed: cst.BaseExpression) -> str:
     """The seed is written again, or asked for where asking twice would give another one."""
     text = context.index.source.code(seed)
-    if has_call(seed, context) or "\n" in text:
+    if has_call(seed) or "\n" in text:
         text = f"{change.use('torch')}.initial_seed()"
     return change.spell(context.target.manual_seed).replace("{0}", text)
 

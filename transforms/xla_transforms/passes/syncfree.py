@@ -120,7 +120,7 @@ def _twin(context: Context, call: cst.Call, name: str) -> None:
         message = f"{name} has no syncfree twin and stays as it is"
         context.plan.report(NO_TWIN, call, message)
     elif len(paths) == 1 and next(iter(paths)).startswith("torch.optim."):
-        if context.plan.free(call.func) and call not in context.plan.claimed:
+        if context.plan.free(call.func) and not context.plan.claims(call):
             change = context.plan.change(SYNCFREE, call, f"{name} beside AMP becomes its syncfree twin")
             change.replace(call.func, f"{change.use('torch_xla.amp.syncfree')}.{name}")
     else:
@@ -131,7 +131,7 @@ def _twin(context: Context, call: cst.Call, name: str) -> None:
 def _drop_fused(context: Context, call: cst.Call) -> None:
     for holder, items in _argument_lists(context, call):
         gone = [item for item in items if _says_fused(item)]
-        if gone and not any(item in context.plan.claimed for item in gone):
+        if gone and not any(context.plan.claims(item) for item in gone):
             message = "fused=True raises on XLA tensors"
             change = context.plan.change(FUSED, gone[0], message)
             change.drop(items, gone)

@@ -48,6 +48,7 @@ class Variables:
         self.roles = roles
         self.index = index
         self._variables: dict[tuple[Scope, str], Variable | None] = {}
+        self._names: dict[Scope, list[str]] = {}
         self._declarations: list[tuple[cst.CSTNode, str]] = []
 
     def visible(self, node: cst.CSTNode) -> Variable | None:
@@ -82,12 +83,19 @@ class Variables:
         return None
 
     def _named(self, scope: Scope, node: cst.CSTNode) -> Variable | None:
-        names = [n for n in scope.bindings if _NAMES.search(n)]
-        for name in sorted(names, key=lambda n: (n != "device", not n.startswith("dev"), n)):
+        for name in self._telling_names(scope):
             variable = self._variable(scope, name)
             if variable is not None and self.bound_before(scope, name, node):
                 return variable
         return None
+
+    def _telling_names(self, scope: Scope) -> list[str]:
+        """The names of a scope that sound like a device's, the likeliest first."""
+        if scope not in self._names:
+            names = [n for n in scope.bindings if _NAMES.search(n)]
+            order = sorted(names, key=lambda n: (n != "device", not n.startswith("dev"), n))
+            self._names[scope] = order
+        return self._names[scope]
 
     def _variable(self, scope: Scope, name: str) -> Variable | None:
         key = (scope, name)
@@ -98,8 +106,8 @@ class Variables:
     def _judge(self, scope: Scope, name: str) -> Variable | None:
         uses = [
             n
-            for n in self.index.named(name)
-            if self.index.scope_of(n).owner(name) is scope and not self._is_target(scope, name, n)
+            for n in self.index.named_of(scope, name)
+            if not self._is_target(scope, name, n)
         ]
         for use in uses:
             variable = Variable(self.roles, name, use)

@@ -7,9 +7,6 @@ by the returns of the function called. Where nothing is known the answer is ``UN
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import libcst as cst
 
 from xla_transforms.program import Program
@@ -17,6 +14,7 @@ from xla_transforms.roles import evaluate, fold, structure, usage
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind
 from xla_transforms.roles.flow import reaching
 from xla_transforms.scopes import Binding, How, ModuleIndex
+from xla_transforms.tree import walk
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
 
@@ -27,8 +25,10 @@ class Roles:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.several: dict[ModuleIndex, list[cst.CSTNode]] = {}  # see placing.several
-        self._facts: dict[cst.CSTNode, Facts] = {}
-        self._provisional: dict[cst.CSTNode, Facts] = {}
+        self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
+        self._provisional: dict[int, Facts] = {}
+        self._paths: dict[int, str] = {}
+        self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
         self._busy: set[object] = set()
         self._cut = False
@@ -38,28 +38,29 @@ class Roles:
 
     def facts(self, node: cst.CSTNode) -> Facts:
         """All that an expression may be; with ``UNKNOWN`` among them where some source is not understood."""
-        if node in self._facts:
-            return self._facts[node]
-        if node in self._provisional:
+        key = id(node)
+        if key in self._facts:
+            return self._facts[key]
+        if key in self._provisional:
             self._cut = True
-            return self._provisional[node]
-        if node in self._busy:
+            return self._provisional[key]
+        if key in self._busy:
             self._cut = True
             return NOTHING
         outer_cut, self._cut = self._cut, False
-        self._busy.add(node)
+        self._busy.add(key)
         try:
             facts = evaluate.expression(self, node)
         finally:
-            self._busy.discard(node)
+            self._busy.discard(key)
         if not known(facts):
             facts = usage.evidence(self, node) or facts
         # What was found while a question further out was open may lack its answer: it holds for that
         # question only, where asking again would cost time that grows with every cycle.
         if not self._cut or not self._busy:
-            self._facts[node] = facts
+            self._facts[key] = facts
         else:
-            self._provisional[node] = facts
+            self._provisional[key] = facts
         if not self._busy:
             self._provisional.clear()
         self._cut = (self._cut or outer_cut) and bool(self._busy)
@@ -81,12 +82,16 @@ class Roles:
 
     def path(self, node: cst.CSTNode | None) -> str:
         """The dotted path of what an expression names, imports resolved: ``torch.cuda.amp.autocast``."""
-        if node is None:
+        if type(node) is not cst.Name and type(node) is not cst.Attribute:
             return ""
-        if not isinstance(node, (cst.Name, cst.Attribute)):
-            return ""
+        key = id(node)
+        if key in self._paths:
+            return self._paths[key]
         names = of_kind(self.facts(node), Kind.NAME)
-        return next(iter(names)).detail if len(names) == 1 else ""
+        path = next(iter(names)).detail if len(names) == 1 else ""
+        if key in self._facts:  # else the answer holds for the question further out alone
+            self._paths[key] = path
+        return path
 
     def spelled(self, node: cst.CSTNode) -> frozenset[str]:
         """The dotted paths that an expression spells out through imports; none for a variable.
@@ -113,6 +118,13 @@ class Roles:
         alive = [b for b in found if not self.dead(b.statement)]
         return alive or found
 
+    def exits(self, function: cst.FunctionDef) -> list[cst.CSTNode]:
+        """The ``return`` and ``yield`` of a function itself."""
+        if function not in self._exits:
+            own = walk(function.body, into_functions=False)
+            self._exits[function] = [n for n in own if isinstance(n, (cst.Return, cst.Yield))]
+        return self._exits[function]
+
     def fold(self, condition: cst.CSTNode) -> bool | None:
         """The value a condition had on CUDA, ``None`` where it is open (see ``roles.fold``)."""
         if condition not in self._folded:
@@ -125,15 +137,13 @@ class Roles:
 
     def dead(self, node: cst.CSTNode) -> bool:
         """Whether a statement stands in a branch that was never taken on CUDA."""
-        index = self.index(node)
-        child = node
-        for parent in index.ancestors(node):
-            if isinstance(parent, cst.If) and child is not parent.test:
-                with self.guarded(("dead", parent)) as free:
-                    value = self.fold(parent.test) if free else None
-                if value is not None and value is not (child is parent.body):
-                    return True
-            child = parent
+        branch = self.index(node).branch(node)
+        while branch is not None:
+            with self.guarded(("dead", branch.statement)) as free:
+                value = self.fold(branch.statement.test) if free else None
+            if value is not None and value is not branch.in_body:
+                return True
+            branch = branch.outer
         return False
 
     def places(self, node: cst.CSTNode) -> set[str]:
@@ -144,16 +154,35 @@ class Roles:
         """What iterating over an expression gives, led through tuple unpacking by ``path``."""
         return structure.iterated(self, node, path)
 
-    @contextmanager
-    def guarded(self, key: object) -> Iterator[bool]:
+    def guarded(self, key: object) -> Guard:
         """Marks a question as being asked; gives ``False`` where it is being asked already."""
-        key = ("guard", key)
-        free = key not in self._busy
-        if not free:
+        return Guard(self, ("guard", key))
+
+    def enter(self, key: object) -> bool:
+        """Begin a question; ``False`` where it is open already, so that its answer cannot be waited for."""
+        if key in self._busy:
             self._cut = True
+            return False
         self._busy.add(key)
-        try:
-            yield free
-        finally:
-            if free:
-                self._busy.discard(key)
+        return True
+
+    def leave(self, key: object) -> None:
+        """End a question that ``enter`` began."""
+        self._busy.discard(key)
+
+
+class Guard:
+    """A question that is open while the block runs. (A generator would cost as much as most questions.)"""
+
+    __slots__ = ("_free", "_key", "_roles")
+
+    def __init__(self, roles: Roles, key: object) -> None:
+        self._roles, self._key = roles, key
+
+    def __enter__(self) -> bool:
+        self._free = self._roles.enter(self._key)
+        return self._free
+
+    def __exit__(self, *_: object) -> None:
+        if self._free:
+            self._roles.leave(self._key)

@@ -17,7 +17,7 @@ from xla_transforms.roles.catalog import (
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
 from xla_transforms.roles.types import cast_to
 from xla_transforms.scopes import parameters
-from xla_transforms.tree import argument, method, receiver, string_value, value_of, walk
+from xla_transforms.tree import argument, method, receiver, string_value, value_of
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -195,7 +195,7 @@ def returns(roles: Roles, function: cst.CSTNode) -> Facts:
     with roles.guarded(("returns", function)) as free:
         if not free:
             return NOTHING
-        for node in walk(function.body, into_functions=False):
+        for node in roles.exits(function):
             if isinstance(node, cst.Return):
                 found |= roles.facts(node.value) if node.value else fact(Kind.NONE)
             elif isinstance(node, cst.Yield) and isinstance(node.value, cst.BaseExpression):

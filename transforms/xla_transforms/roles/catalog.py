@@ -148,6 +148,16 @@ BASES: tuple[tuple[str, Kind], ...] = (
 )
 
 
+# Submodules of torch.cuda whose functions torch.cuda itself gives too.
+_INNER = ("torch.cuda.memory.", "torch.cuda.random.", "torch.cuda.streams.", "torch.cuda.graphs.")
+
+
+def short(path: str) -> str:
+    """A dotted path under ``torch.cuda`` in its short form, others as they are."""
+    inner = next((i for i in _INNER if path.startswith(i)), None) if path.startswith("torch.cuda.") else None
+    return f"torch.cuda.{path.removeprefix(inner)}" if inner else path
+
+
 def result_of(path: str) -> tuple[Kind, str]:
     """Kind and detail of what calling ``path`` gives; ``UNKNOWN`` where the catalog does not say."""
     return _result_of(path)

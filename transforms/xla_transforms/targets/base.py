@@ -46,3 +46,4 @@ class Target:
     autocast: Spelling  # called with the device type, dtype= and the user's other arguments
     autocast_dtype: str
     grad_scaler: Spelling  # the class of a gradient scaler, the XLA one or one to be kept disabled
+    on_host: frozenset[str]  # classes and functions whose operators it has the CPU compute, by path

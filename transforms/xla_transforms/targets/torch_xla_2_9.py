@@ -5,7 +5,32 @@ Source: the tagged sources of pytorch/xla v2.9.0 (``torch_xla.py``, ``core/xla_m
 
 from __future__ import annotations
 
+from itertools import chain
+
 from xla_transforms.targets.base import PL, XM, XP, XR, Spelling, Target
+
+_LAYERS = (
+    "EmbeddingBag", "CTCLoss", "Unfold", "Fold", "FractionalMaxPool2d", "GLU",
+    "HuberLoss", "MultiMarginLoss", "MultiLabelMarginLoss",
+)  # fmt: skip
+_FUNCTIONS = (
+    "embedding_bag", "ctc_loss", "unfold", "fold", "fractional_max_pool2d", "glu",
+    "huber_loss", "multi_margin_loss", "multilabel_margin_loss", "grid_sample",
+)  # fmt: skip
+_TENSOR_FUNCTIONS = (
+    "bucketize", "cdist", "histc", "isin", "logaddexp", "logcumsumexp", "median", "mode", "poisson", "renorm",
+    "searchsorted",
+)  # fmt: skip
+_LINEAR_ALGEBRA = ("cholesky", "det", "qr", "solve", "solve_triangular")
+_NORMS = ("torch.nn.utils.weight_norm", "torch.nn.utils.parametrizations.weight_norm")
+# Counted with scripts of one operator each: the counters aten::* of torch_xla.debug.metrics.
+_ON_HOST = chain(
+    (f"torch.nn.{name}" for name in _LAYERS),
+    (f"torch.nn.functional.{name}" for name in _FUNCTIONS),
+    (f"torch.{name}" for name in _TENSOR_FUNCTIONS),
+    (f"torch.linalg.{name}" for name in _LINEAR_ALGEBRA),
+    _NORMS,
+)
 
 TORCH_XLA_2_9 = Target(
     name="2.9",
@@ -32,4 +57,5 @@ TORCH_XLA_2_9 = Target(
     autocast=Spelling("torch", "{m}.autocast"),
     autocast_dtype="bfloat16",
     grad_scaler=Spelling("torch", "{m}.amp.GradScaler"),
+    on_host=frozenset(_ON_HOST),
 )
