@@ -121,6 +121,19 @@ def test_batches_taken_apart_in_the_loop(before: list[str], after: list[str]) ->
     check(loop("for batch in feed", *before), loop("for batch in feed", *after))
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["z = {k: v.cuda() for k, v in batch.items()}", "y = z.pop('y')", "net(z, batch['y'].size(0))"],
+         ["z = dict(batch)", "y = z.pop('y')", "net(z, batch['y'].size(0))"]),
+        (["z = [t.cuda() for t in batch]", "y = z.pop()", "net(z, len(batch))"],
+         ["z = list(batch)", "y = z.pop()", "net(z, len(batch))"]),
+    ],
+)  # fmt: skip
+def test_a_batch_that_is_read_again_is_copied(before: list[str], after: list[str]) -> None:
+    check(loop("for batch in feed", *before), loop("for batch in feed", *after))
+
+
 IN_PLACE = [
     ("for k in batch:", "    batch[k] = batch[k].to(device)"),
     ("for k in batch.keys():", "    batch[k] = batch[k].cuda(non_blocking=True)"),
@@ -128,6 +141,7 @@ IN_PLACE = [
     ("for k, v in batch.items():", "    batch[k] = v.to(device)"),
     ("for k, v in batch.items():", "    if torch.is_tensor(v):", "        batch[k] = v.to(device)"),
     ("for k in batch:", "    if isinstance(batch[k], torch.Tensor):", "        batch[k] = batch[k].cuda()"),
+    ("for k in batch: batch[k] = batch[k].cuda()",),
     ("for i in range(len(batch)):", "    batch[i] = batch[i].to(device)"),
     ("for i, t in enumerate(batch):", "    batch[i] = t.to(device)"),
     ('batch["x"] = batch["x"].to(device)',),
@@ -139,6 +153,8 @@ IN_PLACE = [
     [
         ("for k in keys:", "    batch[k] = batch[k].to(device)"),
         ("for k in batch:", "    if k != 'y':", "        batch[k] = batch[k].to(device)"),
+        ("for k in batch:", "    if isinstance(k, str):", "        batch[k] = batch[k].to(device)"),
+        ("for k in batch:", "    if isinstance(batch[k], kinds):", "        batch[k] = batch[k].to(device)"),
         ("for k in batch:", "    batch[k] = other[k].to(device)"),
         ("for k in batch:", "    batch['x'] = batch[k].to(device)"),
         ("if training:", "    for k in batch:", "        batch[k] = batch[k].to(device)"),

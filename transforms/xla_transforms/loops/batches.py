@@ -150,9 +150,9 @@ def _harmless(roles: Roles, node: cst.BaseExpression, parent: cst.CSTNode | None
         return isinstance(whole, cst.Subscript) and any(same(v, whole.value) for v in walked)
     if isinstance(parent, cst.Comparison) and parent.left is node:
         return all(string_value(target.comparator) is not None for target in parent.comparisons)
-    if isinstance(parent, cst.IfExp) and parent.orelse is node and asks_for_tensor(roles, parent.test):
-        moved = parent.body
-        return is_transfer(roles, moved) and same(receiver(moved), node)
+    if isinstance(parent, cst.IfExp) and parent.orelse is node:
+        moved = is_transfer(roles, parent.body) and same(receiver(parent.body), node)
+        return moved and asks_for_tensor(roles, parent.test, node)
     return isinstance(parent, cst.DictComp) and parent.key is node
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from xla_transforms.roles import Roles
-from xla_transforms.tree import body_of, method, receiver, same
+from xla_transforms.tree import body_of, method, receiver, same, string_value
 
 IsTransfer = Callable[[Roles, cst.CSTNode], bool]
-_CHECKS = frozenset({"torch.is_tensor", "builtins.isinstance", "builtins.hasattr"})
 
 
 @dataclass(frozen=True)
@@ -26,25 +25,29 @@ class InPlace:
 
 def moved_loop(roles: Roles, loop: cst.CSTNode, is_transfer: IsTransfer) -> InPlace | None:
     """A loop that does nothing but move every part of a batch to the device."""
-    body = body_of(loop)
-    if not isinstance(loop, cst.For) or loop.orelse is not None or len(body) != 1:
+    if not isinstance(loop, cst.For) or loop.orelse is not None:
         return None
-    inner = body[0]
-    if isinstance(inner, cst.If):
-        if inner.orelse is not None or not asks_for_tensor(roles, inner.test) or len(body_of(inner)) != 1:
-            return None
-        inner = body_of(inner)[0]
-    assign = _assigned(inner)
     batch, keys, values = _walked(roles, loop)
+    inner, test = _only(loop)
+    assign = _assigned(inner) if inner is not None else None
     if assign is None or batch is None or not isinstance(assign.value, cst.Call):
         return None
     place, moved = assign.targets[0].target, receiver(assign.value)
-    at_key = _at_key(place, batch, keys)
-    if not at_key or moved is None or not is_transfer(roles, assign.value):
+    if moved is None or not _at_key(place, batch, keys) or not is_transfer(roles, assign.value):
         return None
-    if not same(moved, place) and (values is None or not same(moved, values)):
+    parts = [part for part in (place, values) if part is not None]
+    if not any(same(moved, part) for part in parts):
         return None
-    return InPlace(loop, batch, assign.value)
+    asked = test is None or any(asks_for_tensor(roles, test, part) for part in parts)
+    return InPlace(loop, batch, assign.value) if asked else None
+
+
+def _only(loop: cst.For) -> tuple[cst.CSTNode | None, cst.BaseExpression | None]:
+    """The one statement that a loop does, and the condition under which it does it."""
+    body, test = body_of(loop), None
+    if len(body) == 1 and isinstance(body[0], cst.If) and body[0].orelse is None:
+        body, test = body_of(body[0]), body[0].test
+    return (body[0] if len(body) == 1 else None), test
 
 
 def moved_key(roles: Roles, statement: cst.CSTNode, is_transfer: IsTransfer) -> InPlace | None:
@@ -61,9 +64,14 @@ def moved_key(roles: Roles, statement: cst.CSTNode, is_transfer: IsTransfer) -> 
     return None
 
 
-def asks_for_tensor(roles: Roles, test: cst.BaseExpression) -> bool:
-    """Whether a condition only asks whether something is a tensor: what is none need not be moved."""
-    return isinstance(test, cst.Call) and roles.path(test.func) in _CHECKS
+def asks_for_tensor(roles: Roles, test: cst.BaseExpression, part: object) -> bool:
+    """Whether a condition only asks whether a part of a batch is a tensor: what is none need not be moved."""
+    if not isinstance(test, cst.Call) or not test.args or not same(test.args[0].value, part):
+        return False
+    path, second = roles.path(test.func), test.args[-1].value
+    if path == "builtins.hasattr":
+        return string_value(second) in ("to", "cuda")
+    return path == "torch.is_tensor" or (path == "builtins.isinstance" and roles.path(second) == "torch.Tensor")
 
 
 def _root(value: cst.BaseExpression, place: cst.Subscript) -> cst.BaseExpression:
@@ -76,7 +84,7 @@ def _root(value: cst.BaseExpression, place: cst.Subscript) -> cst.BaseExpression
 
 
 def _assigned(statement: cst.CSTNode) -> cst.Assign | None:
-    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else (statement,)
     first = small[0] if len(small) == 1 else None
     return first if isinstance(first, cst.Assign) and len(first.targets) == 1 else None
 
@@ -89,29 +97,34 @@ def _walked(
     pair = isinstance(target, cst.Tuple) and len(target.elements) == 2
     first = target.elements[0].value if pair else target  # type: ignore[attr-defined]
     second = target.elements[1].value if pair else None  # type: ignore[attr-defined]
-    path = roles.path(source.func) if isinstance(source, cst.Call) else ""
-    if isinstance(source, cst.Call) and method(source) in ("keys", "items"):
-        fits = pair is (method(source) == "items")
-        return (_name(receiver(source)) if fits else None), first, second
-    if isinstance(source, cst.Call) and len(source.args) == 1:
-        inner = source.args[0].value
-        if path == "builtins.enumerate" and pair:
-            return _name(inner), first, second
-        counted = path == "builtins.range" and isinstance(inner, cst.Call) and len(inner.args) == 1
-        if counted and isinstance(inner, cst.Call) and roles.path(inner.func) == "builtins.len":
-            return (_name(inner.args[0].value) if not pair else None), first, None
-        return None, None, None
-    return (_name(source) if not pair else None), first, None
+    walked = _pairs(roles, source) if pair else _keys(roles, source)
+    return (walked if isinstance(walked, cst.Name) else None), first, second
+
+
+def _pairs(roles: Roles, source: cst.BaseExpression) -> cst.BaseExpression | None:
+    """``batch`` of ``batch.items()`` and ``enumerate(batch)``."""
+    if method(source) == "items":
+        return receiver(source)
+    return _inside(roles, source, "builtins.enumerate")
+
+
+def _keys(roles: Roles, source: cst.BaseExpression) -> cst.BaseExpression | None:
+    """``batch`` of ``batch.keys()``, ``range(len(batch))`` and ``batch``."""
+    if method(source) == "keys":
+        return receiver(source)
+    counted = _inside(roles, source, "builtins.range")
+    return source if counted is None else _inside(roles, counted, "builtins.len")
+
+
+def _inside(roles: Roles, node: cst.BaseExpression, path: str) -> cst.BaseExpression | None:
+    """The only argument of a call of a function."""
+    calls = isinstance(node, cst.Call) and roles.path(node.func) == path
+    return node.args[0].value if calls and len(node.args) == 1 else None  # type: ignore[attr-defined]
 
 
 def _bare(roles: Roles, node: cst.BaseExpression) -> cst.BaseExpression:
     """``batch`` for ``list(batch)``."""
-    wraps = isinstance(node, cst.Call) and roles.path(node.func) in ("builtins.list", "builtins.tuple")
-    return node.args[0].value if wraps and len(node.args) == 1 else node  # type: ignore[attr-defined]
-
-
-def _name(node: cst.BaseExpression | None) -> cst.Name | None:
-    return node if isinstance(node, cst.Name) else None
+    return _inside(roles, node, "builtins.list") or _inside(roles, node, "builtins.tuple") or node
 
 
 def _at_key(place: cst.BaseExpression, batch: cst.Name, key: cst.BaseExpression | None) -> bool:

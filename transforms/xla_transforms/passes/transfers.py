@@ -9,10 +9,10 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.loops.moving import asks_for_tensor
+from xla_transforms.loops.remade import kept_arguments, moved_whole
 from xla_transforms.plan import Planned
 from xla_transforms.roles.types import DTYPES, cast_to
-from xla_transforms.tree import COMPREHENSIONS, argument, method, receiver, same
+from xla_transforms.tree import method, receiver, same
 
 NEEDLESS = Rule(
     "XLA502",
@@ -62,11 +62,23 @@ def _take_out(
     if statement is not None:
         change.remove(_with_guard(context, statement, calls))
         return
-    whole = _comprehension(context, call)
+    whole = moved_whole(context.roles, call)
     if whole is not None:
-        change.replace(whole[0], "{0}", whole[1])
+        change.replace(whole[0], _copied(context, *whole), whole[1])
         return
     _shorten(change, call)
+
+
+def _copied(context: Context, made: cst.BaseExpression, batch: cst.BaseExpression) -> str:
+    """``list({0})`` where what was made anew gets a name of its own, and the batch is read again behind it."""
+    copy = {cst.ListComp: "list({0})", cst.DictComp: "dict({0})"}.get(type(made), "{0}")
+    if not isinstance(batch, cst.Name) or not isinstance(context.index.parent(made), cst.Assign):
+        return "{0}"
+    bindings, end = context.roles.bindings(batch), context.index.source.offsets(made)[1]
+    owner = context.index.scope_of(made).owner(batch.value)
+    later = (n for n in context.index.named_of(owner, batch.value) if context.index.source.offsets(n)[0] > end)
+    read = any(context.roles.bindings(node) == bindings for node in later)
+    return copy if read else "{0}"
 
 
 def _only_transfers(
@@ -94,9 +106,9 @@ def _onto_itself(
     context: Context, target: cst.BaseExpression, value: cst.BaseExpression, calls: list[cst.Call]
 ) -> bool:
     if value in calls and isinstance(value, cst.Call):
-        return same(target, receiver(value)) and not _rest(value)
+        return same(target, receiver(value)) and not kept_arguments(value)
     for call in calls:
-        whole = _comprehension(context, call)
+        whole = moved_whole(context.roles, call)
         if whole is not None and whole[0] is value:
             return same(_items(target), _items(whole[1]))
     return same(target, value)
@@ -126,90 +138,8 @@ def _with_guard(
     return guard if len(smalls) == 1 or not any(context.plan.taken(s) for s in smalls) else statement
 
 
-def _comprehension(
-    context: Context, call: cst.Call
-) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """``[t.to(device) for t in batch]`` and the batch; ``{k: v.to(device) ...}`` and the dictionary.
-
-    Of comprehensions in comprehensions that only move, the outermost one.
-    """
-    if _rest(call):
-        return None
-    moved = _checked(context, call)
-    outer = context.index.parent(moved)
-    if isinstance(outer, cst.Lambda):
-        return _mapped(context, outer, call)
-    moved_from, found = receiver(call), None
-    while moved_from is not None and isinstance(outer, COMPREHENSIONS):
-        clause = outer.for_in
-        if clause.ifs or clause.inner_for_in is not None:
-            break
-        if isinstance(outer, cst.DictComp):
-            moved_from = _dictionary(outer, clause, moved_from)
-        else:
-            moved_from = clause.iter if same(moved_from, clause.target) else None
-        found = (outer, moved_from) if moved_from is not None else found
-        outer = context.index.parent(outer)
-    return found
-
-
-def _checked(context: Context, call: cst.Call) -> cst.CSTNode:
-    """A transfer with the choice around it: ``v.to(device) if torch.is_tensor(v) else v``."""
-    choice = context.index.parent(call)
-    if isinstance(choice, cst.IfExp) and choice.body is call and same(choice.orelse, receiver(call)):
-        return choice if asks_for_tensor(context.roles, choice.test) else call
-    return call
-
-
-def _dictionary(
-    outer: cst.DictComp, clause: cst.CompFor, base: cst.BaseExpression
-) -> cst.BaseExpression | None:
-    """The dictionary that a comprehension makes anew: by its items, or by its keys."""
-    pair = clause.target
-    if method(clause.iter) == "items" and isinstance(pair, cst.Tuple) and len(pair.elements) == 2:
-        alike = same(outer.key, pair.elements[0].value) and same(base, pair.elements[1].value)
-        return receiver(clause.iter) if alike else None
-    walked = receiver(clause.iter) if method(clause.iter) == "keys" else clause.iter
-    key = base.slice[0].slice if isinstance(base, cst.Subscript) and len(base.slice) == 1 else None
-    if not isinstance(base, cst.Subscript) or not isinstance(key, cst.Index) or not same(base.value, walked):
-        return None
-    return base.value if same(key.value, pair) and same(outer.key, pair) else None
-
-
-def _mapped(
-    context: Context, function: cst.Lambda, call: cst.Call
-) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """``x, y = map(lambda t: t.to(device), batch)`` and the batch."""
-    arg = context.index.parent(function)
-    whole = context.index.parent(arg) if arg is not None else None
-    params = function.params.params
-    if not isinstance(whole, cst.Call) or len(params) != 1 or not same(receiver(call), params[0].name):
-        return None
-    taken_apart = context.index.parent(whole)
-    unpacked = isinstance(taken_apart, cst.Assign) and isinstance(taken_apart.targets[0].target, cst.Tuple)
-    if context.roles.path(whole.func) != "builtins.map" or len(whole.args) != 2:
-        return None
-    return (whole, whole.args[1].value) if unpacked or isinstance(taken_apart, cst.Arg) else None
-
-
-def _rest(call: cst.Call) -> list[cst.Arg]:
-    """The arguments of a transfer that still mean something on the device: a dtype, a memory format."""
-    if method(call) == "type":
-        return list(call.args)
-    if method(call) == "cuda":
-        return []
-    device = argument(call, "device", 0)
-    dropped = {"non_blocking", "copy"}
-    rest = [a for a in call.args if a is not device and not (a.keyword and a.keyword.value in dropped)]
-    return [a for a in rest if a.keyword or not _is_flag(a)]
-
-
-def _is_flag(arg: cst.Arg) -> bool:
-    return isinstance(arg.value, cst.Name) and arg.value.value in ("True", "False")
-
-
 def _shorten(change: Planned, call: cst.Call) -> None:
-    base, rest = receiver(call), _rest(call)
+    base, rest = receiver(call), kept_arguments(call)
     assert base is not None
     if not rest:
         change.replace(call, "{0}", base)
