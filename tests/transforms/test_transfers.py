@@ -199,7 +199,8 @@ def test_a_function_that_moves_a_batch_in_place_is_seen() -> None:
     ],
 )  # fmt: skip
 def test_a_cast_to_a_tensor_type_names_the_dtype_alone(before: tuple[str], after: tuple[str]) -> None:
-    code = run_only(HEAD + loop("for x, y in feed", *before, "net(x, y)"), *PASSES, "device_types")
+    passes = (*PASSES, "type_names", "device_types")
+    code = run_only(HEAD + loop("for x, y in feed", *before, "net(x, y)"), *passes)
     assert code == AFTER + loop("for x, y in feed", *after, "net(x, y)")
 
 

@@ -44,10 +44,12 @@ def moved_loop(roles: Roles, loop: cst.CSTNode, is_transfer: IsTransfer) -> InPl
 
 def _only(loop: cst.For) -> tuple[cst.CSTNode | None, cst.BaseExpression | None]:
     """The one statement that a loop does, and the condition under which it does it."""
-    body, test = body_of(loop), None
-    if len(body) == 1 and isinstance(body[0], cst.If) and body[0].orelse is None:
-        body, test = body_of(body[0]), body[0].test
-    return (body[0] if len(body) == 1 else None), test
+    body = body_of(loop)
+    guard = body[0] if len(body) == 1 else None
+    if not isinstance(guard, cst.If):
+        return guard, None
+    body = body_of(guard)
+    return (body[0] if len(body) == 1 and guard.orelse is None else None), guard.test
 
 
 def moved_key(roles: Roles, statement: cst.CSTNode, is_transfer: IsTransfer) -> InPlace | None:
@@ -71,7 +73,8 @@ def asks_for_tensor(roles: Roles, test: cst.BaseExpression, part: object) -> boo
     path, second = roles.path(test.func), test.args[-1].value
     if path == "builtins.hasattr":
         return string_value(second) in ("to", "cuda")
-    return path == "torch.is_tensor" or (path == "builtins.isinstance" and roles.path(second) == "torch.Tensor")
+    of_class = path == "builtins.isinstance" and roles.path(second) == "torch.Tensor"
+    return of_class or path == "torch.is_tensor"
 
 
 def _root(value: cst.BaseExpression, place: cst.Subscript) -> cst.BaseExpression:

@@ -39,7 +39,7 @@ def moved_whole(
 def _checked(roles: Roles, call: cst.Call) -> cst.CSTNode:
     """A transfer with the choice around it: ``v.to(device) if torch.is_tensor(v) else v``."""
     choice = roles.index(call).parent(call)
-    if not isinstance(choice, cst.IfExp) or choice.body is not call or not same(choice.orelse, receiver(call)):
+    if not isinstance(choice, cst.IfExp) or not same(choice.orelse, receiver(call)):
         return call
     return choice if asks_for_tensor(roles, choice.test, choice.orelse) else call
 

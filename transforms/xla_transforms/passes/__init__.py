@@ -51,6 +51,7 @@ from xla_transforms.passes import (
     tied_weights,
     timers,
     transfers,
+    type_names,
 )
 
 PASSES: tuple[ModuleType, ...] = (
@@ -58,6 +59,7 @@ PASSES: tuple[ModuleType, ...] = (
     loaders,
     transfers,
     device,
+    type_names,
     device_types,
     device_moves,
     device_choice,

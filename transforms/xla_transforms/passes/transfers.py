@@ -70,15 +70,15 @@ def _take_out(
 
 
 def _copied(context: Context, made: cst.BaseExpression, batch: cst.BaseExpression) -> str:
-    """``list({0})`` where what was made anew gets a name of its own, and the batch is read again behind it."""
+    """``list({0})`` where what is made anew gets a name of its own, and the batch is read again behind it."""
     copy = {cst.ListComp: "list({0})", cst.DictComp: "dict({0})"}.get(type(made), "{0}")
     if not isinstance(batch, cst.Name) or not isinstance(context.index.parent(made), cst.Assign):
         return "{0}"
-    bindings, end = context.roles.bindings(batch), context.index.source.offsets(made)[1]
-    owner = context.index.scope_of(made).owner(batch.value)
-    later = (n for n in context.index.named_of(owner, batch.value) if context.index.source.offsets(n)[0] > end)
-    read = any(context.roles.bindings(node) == bindings for node in later)
-    return copy if read else "{0}"
+    index, bindings = context.index, context.roles.bindings(batch)
+    end = index.source.offsets(made)[1]
+    reads = index.named_of(index.scope_of(made).owner(batch.value), batch.value)
+    later = (node for node in reads if index.source.offsets(node)[0] > end)
+    return copy if any(context.roles.bindings(node) == bindings for node in later) else "{0}"
 
 
 def _only_transfers(
