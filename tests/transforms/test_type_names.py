@@ -75,7 +75,8 @@ def test_names_of_types(native: str, migrated: str) -> None:
 
 
 def test_a_type_is_followed_into_a_function() -> None:
-    cast = "def cast(x, kind):\n    return x.{}\n\n\ndtype = torch.{}\ny = cast(x, dtype)\nz = cast(x, torch.{})\n"
+    cast = "def cast(x, kind):\n    return x.{}\n\n\n"
+    cast += "dtype = torch.{}\ny = cast(x, dtype)\nz = cast(x, torch.{})\n"
     native = cast.format("type(kind)", "cuda.FloatTensor", "cuda.LongTensor")
     migrated = cast.format("to(torch_xla.device(), kind)", "float32", "int64")
     check_transformed(HEAD + native, AFTER + migrated, *PASSES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -10,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
+from xla_transforms.tree import dotted, method, value_of
 
 
 class Program:
@@ -136,9 +138,12 @@ def _is_package(index: ModuleIndex) -> bool:
     return index.source.path.endswith("__init__.py")
 
 
+_NUMBERED = re.compile(r"\b(?:to|device)\(\s*(?:device\s*=\s*)?\d|(?:device|gpu)\w*\s*=\s*\d")
+
+
 def may_use_cuda(text: str) -> bool:
     """Whether a program with this text can use CUDA: ``Program.uses_cuda`` before anything is parsed."""
-    return "cuda" in text or "accelerator" in text
+    return "cuda" in text or "accelerator" in text or _NUMBERED.search(text) is not None
 
 
 def names_cuda(index: ModuleIndex) -> bool:
@@ -150,4 +155,31 @@ def names_cuda(index: ModuleIndex) -> bool:
     if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
         return True
     bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
-    return any("torch.cuda" in binding.name for binding in bindings)
+    return any("torch.cuda" in binding.name for binding in bindings) or _numbers_cuda(index)
+
+
+def _numbers_cuda(index: ModuleIndex) -> bool:
+    """Whether a device is given by its number alone: ``x.to(0)`` and ``torch.device(0)`` mean ``cuda:0``."""
+    for call in index.all(cst.Call) if _NUMBERED.search(index.source.text) else ():
+        if isinstance(call, cst.Call) and (_of_torch(index, call.func) or method(call) == "to"):
+            first = method(call) == "to" or dotted(call.func).split(".")[:2][-1] == "device"
+            given = value_of(call, "device", 0 if first else None)
+            if given is not None and _is_number(index, given):
+                return True
+    return False
+
+
+def _of_torch(index: ModuleIndex, function: cst.BaseExpression) -> bool:
+    """Whether a plain path starts at something that was imported from torch."""
+    root = dotted(function).partition(".")[0]
+    owner = index.scope_of(function).owner(root) if root else None
+    bindings = owner.bindings[root] if owner is not None else ()
+    return any(b.how is How.IMPORT and f"{b.name}.".startswith("torch.") for b in bindings)
+
+
+def _is_number(index: ModuleIndex, node: cst.BaseExpression) -> bool:
+    if not isinstance(node, cst.Name):
+        return isinstance(node, cst.Integer)
+    owner = index.scope_of(node).owner(node.value)
+    bindings = owner.bindings[node.value] if owner is not None else ()
+    return any(isinstance(b.value or getattr(b.node, "default", None), cst.Integer) for b in bindings)
