@@ -18,7 +18,8 @@ _CASTS = frozenset(f"builtins.{name}" for name in ("float", "int", "bool", "comp
 _SHOWS = frozenset(f"builtins.{name}" for name in ("print", "str", "repr", "format"))
 _COMPARES = frozenset({"builtins.min", "builtins.max"})
 _LOOKS = frozenset({"detach", "items", "keys", "values"})  # give the device no work
-_HOST_PACKAGES = ("math.", "numpy.", "sklearn.", "wandb.", "logging.", "tqdm.", "mlflow.")
+_COMPUTE = ("math.", "numpy.", "sklearn.")
+_LOG = ("wandb.", "logging.", "tqdm.", "mlflow.")
 # Methods of writers, bars and loggers that look at the values they are given.
 LOG_METHODS = frozenset(
     {
@@ -96,14 +97,19 @@ class Reads:
         return name in ("item", "cpu") and not self.roles.path(inner)
 
     def _shown(self, call: cst.Call) -> bool:
-        path, name = self.roles.path(call.func), method(call)
         values = [item for arg in call.args for item in _items(arg.value)]
-        if path in _SHOWS or path in _COMPARES:
-            return any(map(self.on_device, values))
-        if path.startswith(_HOST_PACKAGES) or (name in LOG_METHODS and not path.startswith("torch.")):
-            return any(map(self.on_device, values))
-        base = receiver(call)
-        return name == "format" and Kind.STRING in self.roles.kinds(base) and any(map(self.on_device, values))
+        path = self.roles.path(call.func)
+        looks = path in _COMPARES or path.startswith(_COMPUTE) or self.shows(call)
+        return looks and any(map(self.on_device, values))
+
+    def shows(self, call: cst.Call) -> bool:
+        """Whether a call writes its arguments down, for a reader or into a text."""
+        path, name = self.roles.path(call.func), method(call)
+        if path in _SHOWS or path.startswith(_LOG):
+            return True
+        if name in LOG_METHODS:
+            return not path.startswith("torch.")
+        return name == "format" and Kind.STRING in self.roles.kinds(receiver(call))
 
     def plain(self, node: cst.CSTNode) -> bool:
         """Whether an expression only names a tensor that is computed already."""

@@ -13,6 +13,7 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.roles import Kind
 from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, TRUE_ON_CUDA, numbers_gpu
 from xla_transforms.tree import walk
 
@@ -31,7 +32,6 @@ EMPTY = Rule(
 RULES = (AVAILABLE, EMPTY)
 
 _CONDITIONS = (cst.BooleanOperation, cst.UnaryOperation, cst.Comparison, cst.Call)
-_SHOWS = ("builtins.print", "builtins.format", "builtins.str", "logging.")
 
 
 def run(context: Context) -> None:
@@ -165,11 +165,13 @@ class Folds:
 
     def _shown(self, parent: cst.CSTNode | None) -> bool:
         """Whether an answer is only shown: then it stays the truth about CUDA."""
-        if isinstance(parent, cst.FormattedStringExpression):
-            return True
+        while isinstance(parent, (cst.Element, cst.Tuple)):
+            parent = self.context.index.parent(parent)
+        if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, cst.Modulo):
+            return Kind.STRING in self.context.roles.kinds(parent.left)
         call = self.context.index.parent(parent) if isinstance(parent, cst.Arg) else None
-        path = self.context.roles.path(call.func) if isinstance(call, cst.Call) else ""
-        return path.startswith(_SHOWS)
+        shown = isinstance(call, cst.Call) and self.context.loops.reads.shows(call)
+        return shown or isinstance(parent, cst.FormattedStringExpression)
 
 
 def _empty_guards(context: Context, folds: Folds) -> None:
