@@ -1,7 +1,7 @@
 """The ordered passes. A pass is a module with ``RULES`` and ``run(context)``; the order is this tuple.
 
 Loops come first: which loaders are wrapped decides which transfers the device passes still have to write.
-Availability comes last: it keeps one branch of an ``if``, with all that the others changed in it.
+Barriers come behind the passes that put one in front of a read. Availability comes last: it keeps one branch of an ``if``, with all that the others changed in it.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ PASSES: tuple[ModuleType, ...] = (
     tied_weights,
     optimizer_order,
     steps,
-    barrier,
     accumulators,
     step_closures,
     host_reads,
+    barrier,
     distributions,
     checkpoints,
     checkpoint_loading,

@@ -67,7 +67,8 @@ def _before_exits(context: Context, loop: Loop, anchor: cst.CSTNode | None) -> N
         kinds.append(cst.Continue)
     for kind in kinds:
         for node in context.loops.exits(loop, kind):
-            if anchor is None or not _behind(context, node, anchor):
+            fenced = anchor is not None and _behind(context, node, anchor)
+            if not fenced and not context.loops.settled(node):
                 message = "the iteration's barrier comes before it leaves"
                 change = context.plan.change(EXIT, node, message)
                 _insert(context, change, node)

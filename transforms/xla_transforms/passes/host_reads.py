@@ -103,6 +103,7 @@ def _guarded_barriers(context: Context, deferral: Deferral, written: set[cst.CST
 def _barrier(context: Context, line: cst.CSTNode) -> None:
     change = context.plan.change(GUARDED, line, "the step runs before its values are read")
     change.before(line, change.spell(context.target.sync))
+    context.loops.fenced.add(line)
 
 
 def _precedes(context: Context, unit: Unit, line: cst.CSTNode) -> bool:
