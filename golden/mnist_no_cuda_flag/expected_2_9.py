@@ -67,7 +67,6 @@ def train(args, model, device, train_loader, optimizer, epoch):
                 )
             )
             if args.dry_run:
-                torch_xla.sync()
                 break
 
 

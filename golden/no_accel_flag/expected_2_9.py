@@ -52,7 +52,6 @@ def run_epoch(args, model, device, loader, optimizer, epoch):
             torch_xla.sync()
             print(f"epoch {epoch} {seen:4d}/{len(loader.dataset)} loss {loss.item():.5f}")
             if args.dry_run:
-                torch_xla.sync()
                 break
 
 

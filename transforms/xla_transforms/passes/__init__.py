@@ -1,7 +1,8 @@
 """The ordered passes. A pass is a module with ``RULES`` and ``run(context)``; the order is this tuple.
 
 Loops come first: which loaders are wrapped decides which transfers the device passes still have to write.
-Barriers come behind the passes that put one in front of a read. Availability comes last: it keeps one branch of an ``if``, with all that the others changed in it.
+Barriers come behind the passes that put one in front of a read. Availability comes last: it keeps one
+branch of an ``if``, with all that the others changed in it.
 """
 
 from __future__ import annotations
