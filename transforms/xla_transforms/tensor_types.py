@@ -24,7 +24,7 @@ def type_at(roles: Roles, node: cst.CSTNode) -> tuple[str, str] | None:
     return (_PLACES[home], name) if home in _PLACES and name in DTYPES else None
 
 
-@dataclass
+@dataclass(eq=False)
 class Named:
     """The types that share names, and the calls that make a tensor of them (``made``) or cast to them."""
 

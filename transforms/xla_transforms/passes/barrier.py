@@ -46,7 +46,8 @@ def run(context: Context) -> None:
                 message = "the loop's own synchronize() is its barrier; its loader stays as it is"
                 context.plan.report(REDUNDANT, loop.node, message)
             continue
-        _place(context, loop)
+        with context.plan.together(loop):
+            _place(context, loop)
 
 
 def _place(context: Context, loop: Loop) -> None:

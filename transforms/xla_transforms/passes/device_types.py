@@ -65,7 +65,8 @@ def _cast(context: Context, call: cst.Call, dtype: str) -> None:
     base = receiver(call)
     assert base is not None
     if context.loops.needless(call):
-        change = context.plan.change(CAST, call, "the device loader brings the batch to the device")
+        with context.plan.together(needs=[context.loops.of(call)]):
+            change = context.plan.change(CAST, call, "the device loader brings the batch to the device")
         change.replace(call, f"{{0}}.to({dtype})", base)
         return
     change = context.plan.change(CAST, call, "the cast moves to the XLA device")

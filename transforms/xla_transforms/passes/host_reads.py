@@ -56,8 +56,10 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     for deferral in context.deferrals:
-        _guarded_barriers(context, deferral, _barriers(context, deferral))
-        _restore(context, deferral)
+        with context.plan.together(deferral.loop):
+            _guarded_barriers(context, deferral, _barriers(context, deferral))
+        with context.plan.together(deferral):
+            _restore(context, deferral)
         for unit in _costly(deferral):
             _report(context, deferral, unit)
     _in_functions(context)

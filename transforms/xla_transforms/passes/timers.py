@@ -51,7 +51,8 @@ def run(context: Context) -> None:
     if made:
         events = Events(context)
         if (odd := events.not_understood()) is None:
-            events.convert(made)
+            with context.plan.together("timers"):
+                events.convert(made)
             return
         advice = "measure with time.perf_counter() behind torch_xla.sync(wait=True)"
         for call in made:

@@ -36,11 +36,12 @@ def run(context: Context) -> None:
         if loop.wrapped:
             moves = {move.transfer: move.statement for move in loop.batches.in_place if move.key is None}
             calls = context.loops.own_transfers(loop)
-            for call in calls:
-                if not context.plan.taken(call) and method(call) != "type":
-                    _take_out(context, call, calls, moves.get(call))
-            for call in loop.batches.casts:
-                _cast(context, call)
+            with context.plan.together(needs=[loop]):
+                for call in calls:
+                    if not context.plan.taken(call) and method(call) != "type":
+                        _take_out(context, call, calls, moves.get(call))
+                for call in loop.batches.casts:
+                    _cast(context, call)
 
 
 def _cast(context: Context, call: cst.Call) -> None:

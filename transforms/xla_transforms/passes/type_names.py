@@ -34,7 +34,8 @@ def run(context: Context) -> None:
             named = follow(context.roles, node)
             done.update(named.types)
             if named.named and _understood(context, named):
-                TypeName(context, named).rewrite()
+                with context.plan.together(named):
+                    TypeName(context, named).rewrite()
 
 
 def _of_cuda(context: Context, node: cst.BaseExpression) -> bool:
@@ -87,7 +88,9 @@ class TypeName:
             return
         dtype = f"torch.{DTYPES[next(iter(self.named.names))]}" if self.named.made else "{1}"
         if self.context.loops.needless(call):
-            change = self.context.plan.change(NAMED, call, "the device loader brings the batch to the device")
+            with self.context.plan.together(needs=[self.context.loops.of(call)]):
+                message = "the device loader brings the batch to the device"
+                change = self.context.plan.change(NAMED, call, message)
             change.replace(call, f"{{0}}.to({dtype})", base, given)
             return
         change = self.context.plan.change(NAMED, call, "the cast moves to the script's device")
