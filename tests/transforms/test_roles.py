@@ -545,6 +545,7 @@ def test_an_attribute_added_to_the_arguments() -> None:
         ("device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'", {"cuda"}),
         ("device = 'cpu'\nif flag:\n    device = 'cuda'", {"cuda", "cpu"}),
         ("device = torch.device('cuda:' + str(n))", {"cuda"}),
+        ("device = torch.device('cuda:{}'.format(n))", {"cuda"}), ("device = torch.device('{}'.format(n))", {"?"}),
         ("device = 'mps' if torch.backends.mps.is_available() else 'cuda'", {"cuda"}),
         ("device = torch.accelerator.current_accelerator()", {"cuda"}),
     ],

@@ -209,6 +209,12 @@ def test_a_tensor_type_that_is_chosen_elsewhere_keeps_the_loader_as_it_is() -> N
     check_noop(HEAD + "kind = torch.LongTensor\n" + loop("for x, y in feed", *moves), *PASSES)
 
 
+def test_what_a_batch_goes_through_on_another_device_stays() -> None:
+    other = "if torch.backends.mps.is_available():\n        x, y = x.to('mps'), y.to('mps')\n        show(x.numpy())"
+    before = loop("for x, y in feed", "x, y = x.cuda(), y.cuda()", other, "net(x)")
+    check(before, loop("for x, y in feed", other, "net(x)"))
+
+
 def test_comments_on_the_lines_stay() -> None:
     before = loop("for x, y in feed", "# to the card", "x = x.to(device)  # slow", "net(x)")
     after = loop("for x, y in feed", "# to the card", "# slow", "net(x)")

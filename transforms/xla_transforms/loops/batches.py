@@ -66,7 +66,7 @@ def _follow(roles: Roles, binding: Binding, name: str, use: BatchUse, depth: int
     if depth > _MAX_DEPTH:
         use.blocker = use.blocker or binding.node
         return
-    found = list(_reads(roles, binding, name))
+    found = [node for node in _reads(roles, binding, name) if not roles.dead(node)]
     moves = _in_place(roles, found)
     for move in moves:
         if move.transfer not in use.transfers:

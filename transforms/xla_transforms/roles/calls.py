@@ -145,6 +145,8 @@ def _method(roles: Roles, node: cst.Call, item: Fact) -> Facts:
         return frozenset({item})
     if item.kind is Kind.ARGUMENTS:
         return frozenset({item})
+    if item.kind is Kind.STRING and name == "format":
+        return fact(Kind.STRING, item.detail if item.detail.startswith("cuda") else "")
     if item.kind is Kind.SCALER and name == "scale" and node.args:
         return roles.facts(node.args[0].value)
     if item.kind in (Kind.OPTIMIZER, Kind.SCHEDULER) and name in ("state_dict",):
