@@ -48,10 +48,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=1e-4)
     start_epoch = 0
     if args.resume and os.path.isfile(args.resume):
-        if args.gpu is None:
-            checkpoint = torch.load(args.resume)
-        else:
-            checkpoint = torch.load(args.resume, map_location="cpu")
+        checkpoint = torch.load(args.resume, map_location="cpu")
         start_epoch = checkpoint["epoch"]
         best_acc1 = checkpoint["best_acc1"]
         best_acc1 = best_acc1.to(device)

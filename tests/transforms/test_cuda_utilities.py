@@ -229,6 +229,36 @@ def test_memory_error_that_is_caught_is_told() -> None:
     assert findings(code, "cuda_utilities", "leftovers") == [("XLA207", 6)]
 
 
+def test_a_choice_of_the_gpu_by_its_number_goes_away() -> None:
+    check_transformed(
+        """\
+        import torch
+
+        dev = torch.device("cuda", args.gpu) if args.gpu is not None else torch.device("cuda")
+        if args.gpu is not None:
+            word = "cuda:%d" % args.gpu
+        else:
+            word = "cuda"
+        if args.gpu is not None:
+            print("one GPU")
+        x = x.cuda(args.gpu)
+        net.to(word).to(dev)
+        """,
+        """\
+        import torch
+        import torch_xla
+
+        dev = torch_xla.device()
+        word = torch_xla.device()
+        if args.gpu is not None:
+            print("one GPU")
+        x = x.to(dev)
+        net.to(word).to(dev)
+        """,
+        "device", "device_moves", "availability",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "shown",
     [
