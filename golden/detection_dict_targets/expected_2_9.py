@@ -2,14 +2,14 @@ import math
 import sys
 
 import torch
-import torchvision
-from torch.utils.data import DataLoader
-
-from pennfudan import PedestrianDataset  # images, list of target dicts
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+import torchvision
+from torch.utils.data import DataLoader
 from torch_xla.amp import syncfree
+
+from pennfudan import PedestrianDataset  # images, list of target dicts
 
 
 def collate_fn(batch):

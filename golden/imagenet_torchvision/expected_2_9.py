@@ -8,12 +8,12 @@ import torch
 import torch.nn as nn
 import torch.optim
 import torch.utils.data
-import torchvision.datasets as datasets
-import torchvision.models as models
-import torchvision.transforms as transforms
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+import torchvision.datasets as datasets
+import torchvision.models as models
+import torchvision.transforms as transforms
 
 parser = argparse.ArgumentParser(description="Image folder training")
 parser.add_argument("data", metavar="DIR")

@@ -210,7 +210,8 @@ def test_a_tensor_type_that_is_chosen_elsewhere_keeps_the_loader_as_it_is() -> N
 
 
 def test_what_a_batch_goes_through_on_another_device_stays() -> None:
-    other = "if torch.backends.mps.is_available():\n        x, y = x.to('mps'), y.to('mps')\n        show(x.numpy())"
+    other = "if torch.backends.mps.is_available():\n"
+    other += "        x, y = x.to('mps'), y.to('mps')\n        show(x.numpy())"
     before = loop("for x, y in feed", "x, y = x.cuda(), y.cuda()", other, "net(x)")
     check(before, loop("for x, y in feed", other, "net(x)"))
 

@@ -15,7 +15,7 @@ from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import groups
 from xla_transforms.outcome import Outcome
 from xla_transforms.passes import PASSES
-from xla_transforms.plan import Conflict, Plan, Site
+from xla_transforms.plan import Conflict, Plan, Render, Site
 from xla_transforms.program import Program, may_use_cuda
 from xla_transforms.render import Renderer, line_edits
 from xla_transforms.roles import Roles
@@ -103,6 +103,10 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
         return failure(module.path, module.data, SourceError("XLA006", reason))
 
 
+def _writes(text: str) -> Callable[[Render], str]:
+    return lambda render: text
+
+
 def _module_name(path: str) -> str:
     parts = re.split(r"[/\\]", path.removesuffix(".py"))
     if parts[-1] == "__init__" and len(parts) > 1:
@@ -175,15 +179,13 @@ class _Module:
 
     def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
-        lines = plan.imports.lines(plan.wanted_imports(ids))
         sites = unused_imports(self.context.index, code)
-        if lines:
-            offset, apart = plan.imports.insertion()
+        for offset, lines in plan.imports.placed(plan.wanted_imports(ids)).items():
             text = "".join(line + source.newline for line in lines)
             at_end = offset == len(source.text) and not source.text.endswith(("\n", "\r"))
             text = (source.newline if at_end and source.text else "") + text
-            text += source.newline if apart and offset < len(source.text) else ""
-            sites.append(Site(offset, offset, lambda render: text, 0, -1))
+            text += source.newline if plan.imports.apart() and offset < len(source.text) else ""
+            sites.append(Site(offset, offset, _writes(text), 0, -1))
         return sites
 
     def _withdrawn(self, base: Outcome, reason: str) -> Outcome:

@@ -127,7 +127,7 @@ def _define(context: Context, change: Planned) -> str:
     source = context.index.source
     call = change.spell(context.target.memory_info)
     text = _FUNCTION.format(name=name, indent=source.indent, call=call)
-    offset, _ = context.plan.imports.insertion()
+    offset = context.plan.imports.end()
     above = [s for s in source.module.body if source.line_end(source.offsets(s)[1]) == offset]
     if above:
         change.after(above[0], "", "", *text.split("\n"))
