@@ -88,10 +88,8 @@ class Loops:
             loop.reason = f"line {line} uses the batch on the host"
         elif not loop.batches.transfers:
             loop.reason = "its batches are never moved to the device"
-        elif self.synchronized(loop) is not None:
-            loop.reason = "its own synchronize() is the barrier"
         else:
-            loop.wrapped = True
+            loop.wrapped = self.synchronized(loop) is None
 
     def synchronized(self, loop: Loop) -> cst.Call | None:
         """The script's own ``synchronize()`` that every iteration passes, if there is one."""

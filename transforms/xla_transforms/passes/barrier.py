@@ -43,8 +43,9 @@ def run(context: Context) -> None:
     for loop in context.loops.all:
         if context.loops.synchronized(loop) is not None:
             if loop.loader is not None:
-                message = "the loop's own synchronize() is its barrier; its loader stays as it is"
-                context.plan.report(REDUNDANT, loop.node, message)
+                message = "the loop's own synchronize() is its barrier, so its loader stays as it is"
+                advice = "take the synchronize() out, if it is not there to measure, and wrap the loader"
+                context.plan.report(REDUNDANT, loop.node, message, advice)
             continue
         with context.plan.together(loop):
             _place(context, loop)

@@ -81,7 +81,7 @@ def _type(context: Context, node: cst.Attribute) -> None:
     if isinstance(parent, cst.Call) and parent.func is node and context.plan.free(parent):
         _made(context, node, parent)
     else:
-        message = "it is not known what becomes of this tensor type"
+        message = "this CUDA tensor type stays: it is not known what becomes of it"
         context.plan.report(TYPE_LEFT, node, message, "use a dtype and a device instead")
 
 

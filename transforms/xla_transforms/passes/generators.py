@@ -117,7 +117,8 @@ def _fork(context: Context, call: cst.Call) -> None:
     if isinstance(item, cst.WithItem) and _beside_fork(context, item):
         return
     if not isinstance(item, cst.WithItem) or item.asname is not None or has_star(call):
-        context.plan.report(NOT_FORKED, call, "fork the XLA device's state too", "with xm.fork_rng(): ...")
+        message = "this fork of the random state leaves the XLA device out"
+        context.plan.report(NOT_FORKED, call, message, "fork that too: with ..., xm.fork_rng():")
         return
     change = context.plan.change(FORK, call, "the XLA device's generator is forked too")
     fork = change.spell(context.target.fork_rng)
