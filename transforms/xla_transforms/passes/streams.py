@@ -128,7 +128,8 @@ def _unmake(context: Context, call: cst.Call) -> None:
     for read in reads:
         if not _goes(context, read):
             advice = "streams order CUDA's work; take this use away by hand"
-            context.plan.report(STREAM_LEFT, read, "this use of a stream stays, and the stream is None", advice)
+            message = "this use of a stream stays, but the stream is None"
+            context.plan.report(STREAM_LEFT, read, message, advice)
 
 
 def _reads(context: Context, target: cst.BaseExpression) -> list[cst.CSTNode]:
