@@ -21,7 +21,7 @@ def table(code: str) -> ImportTable:
 def inserted(code: str, *modules: str) -> str:
     imports = table(code)
     blank = "\n" if imports.apart() else ""
-    for offset, lines in sorted(imports.placed(list(modules)).items(), reverse=True):
+    for offset, lines in sorted(imports.placed(list(modules), len(code)).items(), reverse=True):
         code = code[:offset] + "".join(line + "\n" for line in lines) + blank + code[offset:]
     return code
 

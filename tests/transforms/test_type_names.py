@@ -63,6 +63,10 @@ def test_the_users_choice_of_a_type_is_one_of_a_device() -> None:
         ("on = torch.cuda.is_available()\n"
          "dtype = torch.cuda.LongTensor if on else torch.LongTensor\nx = x.type(dtype)\n",
          "on = torch.cuda.is_available()\ndtype = torch.int64\nx = x.to(torch_xla.device(), dtype)\n"),
+        ("on = True if torch.cuda.is_available() else False\n"
+         "Tensor = torch.cuda.FloatTensor if on else torch.Tensor\nx = Tensor(2, 3)\ny = y.type(Tensor)\n",
+         "on = True if torch.cuda.is_available() else False\nTensor = torch.FloatTensor\n"
+         "x = Tensor(2, 3).to(torch_xla.device())\ny = y.to(torch_xla.device(), torch.float32)\n"),
         ("Tensor = torch.cuda.FloatTensor\nx = Tensor(2, 3)\n",
          "Tensor = torch.FloatTensor\nx = Tensor(2, 3).to(torch_xla.device())\n"),
         ("def cast(x, dtype=torch.cuda.LongTensor):\n    return x.type(dtype)\ncast(x)\n",

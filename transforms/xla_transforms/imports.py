@@ -74,9 +74,14 @@ class ImportTable:
             return f"from {package} import {item}" + (f" as {name}" if name != item else "")
         return f"import {module}" + (f" as {name}" if name != module else "")
 
-    def placed(self, modules: list[str]) -> dict[int, list[str]]:
-        """The lines for the wanted modules, by the offset of the line where they go."""
+    def placed(self, modules: list[str], used: int) -> dict[int, list[str]]:
+        """The lines for the wanted modules, by the offset of the line where they go.
+
+        ``used`` is where the new text begins: above the imports only where code stands in front of them.
+        """
         run = self._run()
+        if run and used < self._above(run[0]):  # code in front of the imports
+            return {self._top(): self.lines(modules)}
         found: dict[int, list[str]] = defaultdict(list)
         known = blocks(self.index.source, [line for line in run if _is_import(line)])
         for line in self.lines(modules):

@@ -17,10 +17,14 @@ _PLACES = {"torch.cuda": "cuda", "torch": "cpu"}
 
 
 def type_at(roles: Roles, node: cst.CSTNode) -> tuple[str, str] | None:
-    """``("cuda", "FloatTensor")`` for ``torch.cuda.FloatTensor`` or the string of it, written out."""
+    """``("cuda", "FloatTensor")`` for ``torch.cuda.FloatTensor`` or the string of it, written out.
+
+    ``torch.Tensor`` is the default type, which is ``torch.FloatTensor``.
+    """
     if isinstance(node, cst.Name):
         return None
-    home, _, name = (string_value(node) or roles.path(node)).rpartition(".")
+    path = string_value(node) or roles.path(node)
+    home, _, name = path.replace("torch.Tensor", "torch.FloatTensor").rpartition(".")
     return (_PLACES[home], name) if home in _PLACES and name in DTYPES else None
 
 

@@ -15,7 +15,9 @@ from xla_transforms.tree import children, method, receiver, walk
 
 FETCHES = frozenset({"item", "tolist", "cpu", "numpy"})
 _CASTS = frozenset(f"builtins.{name}" for name in ("float", "int", "bool", "complex"))
-_SHOWS = frozenset(f"builtins.{name}" for name in ("print", "str", "repr", "format"))
+_SHOWS = frozenset(
+    {*(f"builtins.{name}" for name in ("print", "str", "repr", "format")), "torchvision.utils.save_image"}
+)
 _COMPARES = frozenset({"builtins.min", "builtins.max"})
 _LOOKS = frozenset({"detach", "items", "keys", "values"})  # give the device no work
 _COMPUTE = ("math.", "numpy.", "sklearn.")

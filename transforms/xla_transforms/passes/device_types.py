@@ -33,7 +33,7 @@ TYPE_LEFT = Rule(
     "tensor-type-left",
     "A CUDA tensor type stays, because it is not known what becomes of it.",
     "Making a tensor of it raises without CUDA.",
-    Severity.WARNING,
+    Severity.ERROR,
 )
 RULES = (MADE, CAST, TYPE_LEFT)
 

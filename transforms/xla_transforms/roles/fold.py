@@ -52,9 +52,19 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
         return _boolean(roles, node)
     if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
         return _comparison(roles, node)
+    if isinstance(node, cst.IfExp):
+        return _either(roles, node)
     if isinstance(node, cst.Name):
         return _name(roles, node)
     return None
+
+
+def _either(roles: Roles, node: cst.IfExp) -> bool | None:
+    """``True if torch.cuda.is_available() else False``."""
+    test = fold(roles, node.test)
+    ways = [node.body, node.orelse] if test is None else [node.body if test else node.orelse]
+    values = {fold(roles, way) for way in ways}
+    return values.pop() if len(values) == 1 else None
 
 
 def _boolean(roles: Roles, node: cst.BooleanOperation) -> bool | None:

@@ -32,7 +32,8 @@ def tensor_types(roles: Roles, node: cst.CSTNode | None) -> set[tuple[str, str]]
         return set()
     text = string_value(node)
     paths = {text} if text is not None else {f.detail for f in of_kind(roles.facts(node), Kind.NAME)}
-    split = {tuple(path.rpartition(".")[::2]) for path in paths}
+    named = {path.replace("torch.Tensor", "torch.FloatTensor") for path in paths}
+    split = {tuple(path.rpartition(".")[::2]) for path in named}
     places = {"torch.cuda": "cuda", "torch": "cpu"}
     return {(places[home], name) for home, name in split if home in places and name in DTYPES}
 
