@@ -80,7 +80,8 @@ class ImportTable:
         ``used`` is where the new text begins: above the imports only where code stands in front of them.
         """
         run = self._run()
-        if run and used < self._above(run[0]):  # code in front of the imports
+        in_front = run and run[0] is not self.index.source.module.body[0]
+        if in_front and used <= self._above(run[0]):
             return {self._top(): self.lines(modules)}
         found: dict[int, list[str]] = defaultdict(list)
         known = blocks(self.index.source, [line for line in run if _is_import(line)])
