@@ -14,18 +14,24 @@ from xla_transforms.scopes import How, ModuleIndex
 ALIASES = {
     "contextlib": "contextlib",
     "functools": "functools",
+    "os": "os",
     "time": "time",
     "torch": "torch",
+    "torch.distributed": "dist",
     "torch_xla": "torch_xla",
     "torch_xla.amp.syncfree": "syncfree",
     "torch_xla.amp.GradScaler": "GradScaler",
+    "torch_xla.amp.autocast": "autocast",
     "torch_xla.core.xla_model": "xm",
     "torch_xla.debug.profiler": "xp",
     "torch_xla.distributed.parallel_loader": "pl",
+    "torch_xla.distributed.xla_backend": "xla_backend",
+    "torch_xla.distributed.xla_multiprocessing": "xmp",
+    "torch_xla.experimental.pjrt_backend": "pjrt_backend",
     "torch_xla.runtime": "xr",
     "torch_xla.utils.checkpoint": "xla_checkpoint",
 }
-_FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler"}
+_FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler", "torch_xla.amp.autocast"}
 
 
 class ImportTable:

@@ -63,8 +63,11 @@ class Planned:
         return self.plan.imports.name_of(module)
 
     def spell(self, spelling: Spelling) -> str:
-        """The target's text for something, the module's local name filled in, its import wanted."""
-        return spelling.text.replace("{m}", self.use(spelling.module))
+        """The target's text for something, the modules' local names filled in, their imports wanted."""
+        text = spelling.text
+        if spelling.module:
+            text = text.replace("{m}", self.use(spelling.module))
+        return text.replace("{n}", self.use(spelling.also)) if spelling.also else text
 
     def replace(
         self, node: cst.CSTNode, template: str, *parts: Part, brackets: bool = False
@@ -328,9 +331,15 @@ class Plan:
 
 
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
-    """Start and end of the lines of a statement, and the text to leave: none."""
+    """Start and end of the lines of a statement, and the text to leave: none.
+
+    The blank lines above a definition only set it apart.
+    """
     source = index.source
-    return source.line_start(source.offsets(statement)[0]), source.lines_end(statement), ""
+    start = source.line_start(source.offsets(next(iter(getattr(statement, "decorators", ())), statement))[0])
+    if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+        start = source.blank_start(start)
+    return start, source.lines_end(statement), ""
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

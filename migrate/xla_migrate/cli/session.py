@@ -15,6 +15,7 @@ from xla_migrate.documents import Document, gather, migrate
 from xla_migrate.files import Content, FileProblem, default_mode, write
 from xla_migrate.reports import text
 from xla_transforms.findings import Severity
+from xla_transforms.settings import Distributed
 
 
 class Mode(Enum):
@@ -42,6 +43,7 @@ class Options:
     stdin_filename: str | None
     target: str
     syncfree: Literal["amp", "always", "never"]
+    distributed: Distributed
     fail_on: str
     json: bool
     quiet: bool
@@ -95,7 +97,8 @@ def _migrate(documents: Sequence[Document], options: Options) -> None:
     from xla_transforms.engine import Settings
 
     named = [options.stdin_filename or os.curdir] if options.from_stdin else options.paths
-    migrate(documents, Settings(options.target, options.syncfree, black_settings(named)))
+    black = black_settings(named)
+    migrate(documents, Settings(options.target, options.syncfree, black, options.distributed))
 
 
 def _apply(documents: Sequence[Document], options: Options) -> None:

@@ -116,12 +116,15 @@ def _fork(context: Context, call: cst.Call) -> None:
     item = context.index.parent(call)
     if isinstance(item, cst.WithItem) and _beside_fork(context, item):
         return
-    if not isinstance(item, cst.WithItem) or item.asname is not None or has_star(call):
+    known = context.target.fork_rng
+    if known is None or not isinstance(item, cst.WithItem) or item.asname is not None or has_star(call):
+        by_hand = "put xm.get_rng_state() back by xm.set_rng_state(...)"
+        advice = "fork that too: with ..., xm.fork_rng():" if known is not None else by_hand
         message = "this fork of the random state leaves the XLA device out"
-        context.plan.report(NOT_FORKED, call, message, "fork that too: with ..., xm.fork_rng():")
+        context.plan.report(NOT_FORKED, call, message, advice)
         return
     change = context.plan.change(FORK, call, "the XLA device's generator is forked too")
-    fork = change.spell(context.target.fork_rng)
+    fork = change.spell(known)
     if enabled is None:
         change.replace(call, f"{{0}}(devices=[]), {fork}()", call.func)
     else:

@@ -8,14 +8,16 @@ XM = "torch_xla.core.xla_model"
 PL = "torch_xla.distributed.parallel_loader"
 XR = "torch_xla.runtime"
 XP = "torch_xla.debug.profiler"
+XMP = "torch_xla.distributed.xla_multiprocessing"
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """An expression of a target: ``{m}`` stands for the local name of ``module``."""
+    """An expression of a target: ``{m}`` stands for the local name of ``module``, ``{n}`` for ``also``'s."""
 
     module: str
     text: str
+    also: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Target:
     manual_seed: Spelling  # "{0}" is the seed
     get_rng_state: Spelling
     set_rng_state: Spelling  # "{0}" is the state
-    fork_rng: Spelling
+    fork_rng: Spelling | None
     optimizer_step: Spelling  # "{0}" is the optimizer
     step_closure: Spelling  # "{0}" is the closure, "{1}" its arguments as a tuple
     device_loader: Spelling  # "{0}" is the loader, "{1}" the device
@@ -39,11 +41,33 @@ class Target:
     memory_info: Spelling
     device_kind: Spelling
     world_size: Spelling
-    local_ordinal: Spelling
+    local_world_size: Spelling  # replicas of this host
+    ordinal: Spelling  # this replica's number among all
+    local_ordinal: Spelling  # its number among those of this host
+    is_master: Spelling  # ordinal 0 among all replicas
+    is_local_master: Spelling  # ordinal 0 of this host
+    launch: Spelling  # "{0}" is the function that each process runs, its ordinal first
+    launch_with: Spelling  # the same; "{1}" is the tuple of its further arguments
+    rendezvous: Spelling  # waits for all replicas; "{0}" is a tag
+    reduce_gradients: Spelling  # "{0}" is the optimizer
+    broadcast_master_param: Spelling  # "{0}" is the model
+    all_reduce: Spelling  # called with the kind of reduction and a list of tensors, which change in place
+    mesh_reduce: Spelling  # "{0}" is a tag, "{1}" the value, "{2}" the function of the list of all values
     trace: Spelling  # "{0}" is the name
     syncfree: frozenset[str]
     has_grad_scaler: bool
     autocast: Spelling  # called with the device type, dtype= and the user's other arguments
-    autocast_dtype: str
+    autocast_dtype: str  # what it computes in; empty where the user's own choice is right
     grad_scaler: Spelling  # the class of a gradient scaler, the XLA one or one to be kept disabled
     on_host: frozenset[str]  # classes and functions whose operators it has the CPU compute, by path
+    releases: tuple[tuple[int, int], tuple[int, int]]  # the first and the last that are written for
+    title: str  # what it is, in words
+    process_group: Spelling  # joins the group of torch.distributed, where something still needs one
+    process_group_module: str  # registers its backend when it is imported
+    launcher_entry: str = ""  # the function of the script that a launcher outside calls with the ordinal
+    autocast_device: str = "xla"  # autocast's first argument; empty where it takes CUDA's arguments
+    autocast_remark: str = ""  # where autocast does nothing
+    custom_functions: str = "torch.amp"  # where custom_fwd and custom_bwd for XLA are; empty: nowhere
+    memory_in_kb: bool = False  # its memory information may be kb_free and kb_total
+    save_waits: bool = False  # its save waits for all replicas: all must call it
+    swaps_parameters: bool = True  # torch can keep the parameters that a move to the device replaces
