@@ -263,12 +263,32 @@ def test_what_is_no_python_is_reported_also_where_it_names_no_cuda() -> None:
     [
         "x.cuda()", "x.is_cuda", "torch.accelerator.current_accelerator()", "d = 'cuda'", 'd = f"cuda:{i}"',
         "d = r'cuda:0'", "from torch import cuda", "import torch.cuda as c", "s = 'torch.cuda.FloatTensor'",
-        "from torch . cuda import amp",
+        "from torch . cuda import amp", "x.to(0)", "x.to( device = 0)", "gpu = 0\nx.to(gpu)",
+        "import torch as t\nx = t.ones(2, device=0)", "from torch import device\nd = device(0)",
+        "import torch\nx = torch.device(0)", "def f(x, device_id=1):\n    x.to(device_id)",
     ],
 )  # fmt: skip
 def test_the_look_at_the_text_misses_no_use_of_cuda(line: str) -> None:
     assert context_of(line).uses_cuda
     assert concerns(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch\nimport sounddevice\nsounddevice.rec(device=0)", "import torch\ntorch.zeros(0)",
+        "x.to(dtype, 0)", "gpu = 0\nx.to(cpu)", "import av\nd = av.device(0)",
+        "from torch import device\ndevice(d)",
+    ],
+)  # fmt: skip
+def test_numbers_that_are_no_device_of_torch_are_no_use_of_cuda(line: str) -> None:
+    assert not context_of(line).uses_cuda
+
+
+def test_a_script_that_gives_its_device_by_number_alone_is_migrated() -> None:
+    for line in ("net = net.to(0)", "net = net.to(device=0)"):
+        after = migrate_bytes(b"import torch\n\nnet = torch.nn.Linear(2, 2)\n" + line.encode() + b"\n")
+        assert b"torch_xla.device()" in after.data
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/native.py")), ids=lambda p: p.parent.name)

@@ -553,6 +553,8 @@ def test_an_attribute_added_to_the_arguments() -> None:
         ("device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'", {"cuda"}),
         ("device = 'cpu'\nif flag:\n    device = 'cuda'", {"cuda", "cpu"}),
         ("device = torch.device('cuda:' + str(n))", {"cuda"}),
+        ("device = torch.device('cuda:{}'.format(n))", {"cuda"}),
+        ("device = torch.device('{}'.format(n))", {"?"}),
         ("device = 'mps' if torch.backends.mps.is_available() else 'cuda'", {"cuda"}),
         ("device = torch.accelerator.current_accelerator()", {"cuda"}),
     ],
@@ -722,8 +724,15 @@ def test_modules_that_import_each_other() -> None:
 
 
 def test_number_of_the_gpu_stands_for_the_one_device() -> None:
-    move = "if args.gpu is not None:\n    model.cuda(args.gpu)\n"
+    move = "if args.gpu is not None:\n    model.cuda(args.gpu)\nelse:\n    model.cuda()\n"
     assert folded("args.gpu is not None", move) is True
     assert folded("args.gpu is None", move) is False
     assert folded("args.seed is not None", move) is None
     assert folded("args.gpu is not None") is None
+    assert folded("args.gpu is not None", "x = x.cuda(args.gpu)\n") is True
+
+
+def test_without_a_number_of_the_gpu_the_work_may_stay_on_the_cpu() -> None:
+    move = "if args.gpu is not None:\n    model.cuda(args.gpu)\n"
+    assert folded("args.gpu is not None", move) is None
+    assert folded("args.gpu is not None", move + "else:\n    device = torch.device('cpu')\n") is None

@@ -19,7 +19,7 @@ from xla_transforms.settings import Settings
 
 __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 
-_TRIGGER = re.compile(rb"cuda|accelerator|device|gpu", re.IGNORECASE)
+_TRIGGER = re.compile(rb"cuda|accelerator|device|gpu|\.to\(\s*\d", re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 

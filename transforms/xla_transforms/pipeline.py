@@ -15,7 +15,7 @@ from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import groups
 from xla_transforms.outcome import Outcome
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
-from xla_transforms.plan import Conflict, Plan, Site
+from xla_transforms.plan import Conflict, Plan, Render, Site
 from xla_transforms.program import Program, concerns
 from xla_transforms.render import Renderer, line_edits
 from xla_transforms.roles import Roles
@@ -119,6 +119,10 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
         return failure(module.path, module.data, SourceError("XLA006", reason))
 
 
+def _writes(text: str) -> Callable[[Render], str]:
+    return lambda render: text
+
+
 def _module_name(path: str) -> str:
     parts = re.split(r"[/\\]", path.removesuffix(".py"))
     if parts[-1] == "__init__" and len(parts) > 1:
@@ -136,6 +140,7 @@ class _Module:
     path: str
 
     def outcome(self, ids: Collection[int] | None) -> Outcome:
+        ids = ids if ids is None else self._completed(ids)
         source, plan = self.context.index.source, self.context.plan
         findings = tuple(sorted(plan.findings, key=lambda f: (f.span, f.code, f.message)))
         text = source.text
@@ -155,32 +160,49 @@ class _Module:
         changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
         return replace(base, code=code, edits=edits, changes=changes)
 
+    def _completed(self, ids: Collection[int]) -> Collection[int]:
+        """Some of the changes with those that they rest on, a name that they leave unbound among it."""
+        plan = self.context.plan
+        chosen = plan.completed(ids)
+        while sites := plan.sites(chosen):
+            try:
+                unbound = self._unbound(self._written(sites, chosen))
+            except Conflict:
+                break
+            more = plan.completed(chosen | plan.about(unbound)) if unbound else chosen
+            if more == chosen:
+                break
+            chosen = more
+        return chosen
+
     def _sound(self, sites: list[Site], ids: Collection[int] | None) -> str | None:
         """The new text, formatted and checked; ``None`` where it is not sound."""
-        source = self.context.index.source
-        code = Renderer(self.context.index, sites).code()
-        sites = [*sites, *self._import_sites(code, ids)]
-        code = Renderer(self.context.index, sites).code()
-        code = format_changed(source.text, code, self.context.settings.black)
+        code = self._written(sites, ids)
+        code = format_changed(self.context.index.source.text, code, self.context.settings.black)
         tree = check.parse(code)
-        if tree is None or not check.compiles(tree):
-            return None
-        unbound = check.names(tree).unbound
-        if unbound and (old := check.parse(source.text)) is not None:
-            unbound -= check.names(old).unbound
-        return None if unbound else code
+        return None if tree is None or not check.compiles(tree) or self._unbound(code) else code
+
+    def _written(self, sites: list[Site], ids: Collection[int] | None) -> str:
+        code = Renderer(self.context.index, sites).code()
+        return Renderer(self.context.index, [*sites, *self._import_sites(code, ids)]).code()
+
+    def _unbound(self, code: str) -> set[str]:
+        """The names that nothing binds in the new text, but for those that nothing bound before."""
+        tree = check.parse(code)
+        unbound = check.names(tree).unbound if tree is not None else set()
+        old = check.parse(self.context.index.source.text) if unbound else None
+        return unbound - (check.names(old).unbound if old is not None else set())
 
     def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
-        lines = plan.imports.lines(plan.wanted_imports(ids))
         sites = unused_imports(self.context.index, code)
-        if lines:
-            offset, apart = plan.imports.insertion()
+        first = min(site.start for site in plan.sites(ids))
+        for offset, lines in plan.imports.placed(plan.wanted_imports(ids), first).items():
             text = "".join(line + source.newline for line in lines)
             at_end = offset == len(source.text) and not source.text.endswith(("\n", "\r"))
             text = (source.newline if at_end and source.text else "") + text
-            text += source.newline if apart and offset < len(source.text) else ""
-            sites.append(Site(offset, offset, lambda render: text, 0, -1))
+            text += source.newline if plan.imports.apart() and offset < len(source.text) else ""
+            sites.append(Site(offset, offset, _writes(text), 0, -1))
         return sites
 
     def _withdrawn(self, base: Outcome, reason: str) -> Outcome:

@@ -1,7 +1,8 @@
 """The ordered passes. A pass is a module with ``RULES`` and ``run(context)``; the order is this tuple.
 
 Loops come first: which loaders are wrapped decides which transfers the device passes still have to write.
-Availability comes last: it keeps one branch of an ``if``, with all that the others changed in it.
+Barriers come behind the passes that put one in front of a read. Availability comes last: it keeps one
+branch of an ``if``, with all that the others changed in it.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ from xla_transforms.passes import (
     trainer_entry,
     trainer_use,
     transfers,
+    type_names,
 )
 
 PASSES: tuple[ModuleType, ...] = (
@@ -76,6 +78,7 @@ PASSES: tuple[ModuleType, ...] = (
     loaders,
     transfers,
     device,
+    type_names,
     device_types,
     device_moves,
     device_choice,
@@ -97,10 +100,10 @@ PASSES: tuple[ModuleType, ...] = (
     tied_weights,
     optimizer_order,
     steps,
-    barrier,
     accumulators,
     step_closures,
     host_reads,
+    barrier,
     distributions,
     master_saves,
     checkpoints,

@@ -10,7 +10,6 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.program import reachable
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import string_value
 
@@ -35,10 +34,10 @@ def run(context: Context) -> None:
     guard = _guard(index)
     if guard is None:
         scripts = (m for m in context.program.modules.values() if _guard(m) is not None)
-        started_elsewhere = any(index in reachable(context.program, script) for script in scripts)
+        started_elsewhere = any(index in context.program.reachable(script) for script in scripts)
         if index in homes and not started_elsewhere:
             _report(context, next(c for c in context.frameworks.trainers if context.roles.index(c) is index))
-    elif homes & reachable(context.program, index):
+    elif homes.intersection(context.program.reachable(index)):
         _add(context, guard)
 
 
