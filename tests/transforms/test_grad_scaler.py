@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from helpers import check_noop, check_transformed, migrate
+from helpers import check_noop, check_transformed, migrate, open_findings, run_only
 
-from xla_transforms import targets
-from xla_transforms.targets.base import Spelling
+from xla_transforms.settings import Settings
 
 PASSES = ("grad_scaler", "steps", "availability")
 
@@ -311,13 +308,10 @@ def test_a_class_that_derives_from_the_scaler_is_told() -> None:
     assert rules_of(code) == ["XLA315"]
 
 
-def test_a_target_that_has_a_scaler_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    older = replace(
-        targets.TARGETS["2.9"],
-        has_grad_scaler=True,
-        grad_scaler=Spelling("torch_xla.amp.GradScaler", "{m}"),
-    )
-    monkeypatch.setitem(targets.TARGETS, "2.9", older)
+OLDER = Settings(target="2.5")
+
+
+def test_a_target_that_has_a_scaler_gets_it() -> None:
     check_transformed(
         """\
         import torch
@@ -335,4 +329,56 @@ def test_a_target_that_has_a_scaler_gets_it(monkeypatch: pytest.MonkeyPatch) -> 
         scaler.step(opt)
         """,
         *PASSES,
+        settings=OLDER,
     )
+
+
+@pytest.mark.parametrize("given", ['"cuda"', "device", "device.type", 'device="cuda"'])
+def test_the_scaler_of_xla_takes_no_device(given: str) -> None:
+    code = f"import torch\nscaler = torch.amp.GradScaler({given}, enabled=amp)\n"
+    assert "GradScaler(enabled=amp)\n" in run_only(code, "grad_scaler", settings=OLDER)
+
+
+def test_the_first_argument_of_cudas_scaler_is_no_device() -> None:
+    code = "import torch\nscaler = torch.cuda.amp.GradScaler(scale, enabled=amp)\n"
+    assert "GradScaler(scale, enabled=amp)\n" in run_only(code, "grad_scaler", settings=OLDER)
+
+
+def test_its_import_replaces_cudas() -> None:
+    check_transformed(
+        """\
+        from torch.cuda.amp import GradScaler, autocast
+        import torch
+
+        scaler = GradScaler()
+        """,
+        """\
+        from torch.cuda.amp import autocast
+        import torch
+        from torch_xla.amp import GradScaler
+
+        scaler = GradScaler()
+        """,
+        "grad_scaler",
+        settings=OLDER,
+    )
+
+
+def test_a_name_that_is_somebody_elses_too_is_not_taken() -> None:
+    code = """\
+        try:
+            from torch.cuda.amp import GradScaler
+        except ImportError:
+            from ours import GradScaler
+        import torch
+        scaler = torch.cuda.amp.GradScaler()
+        """
+    result = run_only(code, "grad_scaler", settings=OLDER)
+    assert "from torch_xla.amp import GradScaler as xla_GradScaler\n" in result
+    assert "    from torch.cuda.amp import GradScaler\n" in result
+
+
+def test_a_class_of_ones_own_is_told_what_to_derive_from() -> None:
+    code = "import torch\nclass Mine(torch.cuda.amp.GradScaler):\n    pass\nmodel.cuda()\n"
+    found = open_findings(migrate(code, "grad_scaler", settings=OLDER))
+    assert [(f.code, f.advice) for f in found] == [("XLA315", "derive it from torch_xla.amp.GradScaler")]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.scopes import How, ModuleIndex
+from xla_transforms.targets import base as targets
 
-# What the migrated code may need, and the name that PyTorch/XLA's own examples give it.
+# What the migrated code may need, and its name there.
 ALIASES = {
     "contextlib": "contextlib",
     "functools": "functools",
@@ -14,20 +15,10 @@ ALIASES = {
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
-    "torch_xla": "torch_xla",
-    "torch_xla.amp.syncfree": "syncfree",
-    "torch_xla.amp.GradScaler": "GradScaler",
-    "torch_xla.amp.autocast": "autocast",
-    "torch_xla.core.xla_model": "xm",
-    "torch_xla.debug.profiler": "xp",
-    "torch_xla.distributed.parallel_loader": "pl",
-    "torch_xla.distributed.xla_backend": "xla_backend",
-    "torch_xla.distributed.xla_multiprocessing": "xmp",
-    "torch_xla.experimental.pjrt_backend": "pjrt_backend",
-    "torch_xla.runtime": "xr",
-    "torch_xla.utils.checkpoint": "xla_checkpoint",
+    **targets.ALIASES,
 }
-_FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler", "torch_xla.amp.autocast"}
+_PACKAGE = "torch_xla.amp."
+_CUDA_TWIN = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 
 class ImportTable:
@@ -42,8 +33,25 @@ class ImportTable:
     def name_of(self, module: str) -> str:
         """The name under which a module is, or will be, known in the file."""
         if module not in self._chosen:
-            self._chosen[module] = self._present.get(module) or self._free(ALIASES[module])
+            alias = ALIASES[module]
+            own = alias if self._replaces(module) else self._free(alias)
+            self._chosen[module] = self._present.get(module) or own
         return self._chosen[module]
+
+    def _replaces(self, module: str) -> bool:
+        """Whether the file imports CUDA's thing of this name, whose import line the new one replaces."""
+        if not module.startswith(_PACKAGE):
+            return False
+        alias = ALIASES[module]
+        twins = {twin.format(alias) for twin in _CUDA_TWIN}
+        bindings = [b for scope in self.index.scopes.values() for b in scope.bindings.get(alias, ())]
+        imports = all(b.how is How.IMPORT and b.name in twins for b in bindings)
+        return bool(bindings) and imports and all(self._unconditional(b.statement) for b in bindings)
+
+    def replaced(self, modules: list[str]) -> set[str]:
+        """The names among those of the wanted modules that the file imports from CUDA."""
+        wanted = [m for m in modules if m not in self._present and self._replaces(m)]
+        return {ALIASES[module] for module in wanted}
 
     def _free(self, alias: str) -> str:
         while alias in self._bound:
@@ -66,15 +74,14 @@ class ImportTable:
 
     def lines(self, modules: list[str]) -> list[str]:
         """The import lines for the wanted modules that the file does not have yet."""
-        missing = [m for m in modules if m not in self._present]
-        return sorted((self._line(m) for m in missing), key=lambda line: (line.startswith("from"), line))
+        missing = sorted(m for m in modules if m not in self._present)
+        items = [self._item(m, m[len(_PACKAGE) :]) for m in missing if m.startswith(_PACKAGE)]
+        lines = [f"import {self._item(m, m)}" for m in missing if not m.startswith(_PACKAGE)]
+        return lines + ([f"from {_PACKAGE[:-1]} import {', '.join(items)}"] if items else [])
 
-    def _line(self, module: str) -> str:
+    def _item(self, module: str, item: str) -> str:
         name = self.name_of(module)
-        if module in _FROM:
-            package, _, item = module.rpartition(".")
-            return f"from {package} import {item}" + (f" as {name}" if name != item else "")
-        return f"import {module}" + (f" as {name}" if name != module else "")
+        return item + (f" as {name}" if name != item else "")
 
     def insertion(self) -> tuple[int, bool]:
         """Offset of the line where imports go (behind the import block), and whether none precede it.

@@ -156,8 +156,9 @@ class _Module:
 
     def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
-        lines = plan.imports.lines(plan.wanted_imports(ids))
-        sites = unused_imports(self.context.index, code)
+        wanted = plan.wanted_imports(ids)
+        lines = plan.imports.lines(wanted)
+        sites = unused_imports(self.context.index, code, plan.imports.replaced(wanted))
         if lines:
             offset, apart = plan.imports.insertion()
             text = "".join(line + source.newline for line in lines)

@@ -1,8 +1,10 @@
 """Gradient scalers: gone where bfloat16 is computed in, the XLA one where a target has it.
 
-Where every use is understood the scaler is taken out: ``scaler.scale(loss).backward()`` becomes
-``loss.backward()``, ``unscale_`` and ``update`` go, backward, clip and step stay in their order (the step
-itself is written by the steps pass). Elsewhere the object stays, switched off.
+On a target with a scaler for XLA all calls stay and only the class is written anew: that one looks for
+infinite gradients on the device. Elsewhere, where every use is understood, the scaler is taken out:
+``scaler.scale(loss).backward()`` becomes ``loss.backward()``, ``unscale_`` and ``update`` go, backward, clip
+and step stay in their order (the step itself is written by the steps pass); where one is not understood,
+the object stays, switched off.
 Sources: pytorch/xla guide "Automatic mixed precision" (no scaling with bfloat16); torch_xla 2.9.0 has no
 ``torch_xla.amp.GradScaler`` any more (commit 647804ca96); pytorch v2.9, ``torch/amp/grad_scaler.py``.
 """
@@ -202,9 +204,16 @@ def _rename(context: Context, group: Group) -> None:
             continue
         change = context.plan.change(XLA_SCALER, call, "the scaler of torch_xla works on the device")
         change.replace(call.func, change.spell(context.target.grad_scaler))
-        device = argument(call, "device") or next((a for a in call.args[:1] if _is_text(a)), None)
+        device = _device(context, call)
         if device is not None:
             change.drop(list(call.args), [device])
+
+
+def _device(context: Context, call: cst.Call) -> cst.Arg | None:
+    """The argument that names the device, which the scaler of torch_xla does not take."""
+    first = call.args[0] if call.args and call.args[0].keyword is None and not call.args[0].star else None
+    for_any = not context.roles.spelled(call.func) & CUDA_PATHS
+    return argument(call, "device") or (first if first is not None and (for_any or _is_text(first)) else None)
 
 
 def _derived(context: Context) -> None:
@@ -213,4 +222,6 @@ def _derived(context: Context) -> None:
         if node.bases and PATHS & {b for b in bases(context.roles, node) if isinstance(b, str)}:
             message = f"{node.name.value} is a gradient scaler of its own: it stays as it is"
             advice = 'call super().__init__("xla", enabled=False) of torch.amp.GradScaler'
+            if context.target.has_grad_scaler:
+                advice = "derive it from torch_xla.amp.GradScaler"
             context.plan.report(DERIVED, node.bases[0], message, advice)

@@ -16,7 +16,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.scopes import How
-from xla_transforms.statements import bare, live_calls, migrating, path_of, sole_target
+from xla_transforms.statements import bare, live_calls, migrating, path_of, sole_target, write_wait
 from xla_transforms.tree import method, receiver, same
 
 TIMER = Rule(
@@ -53,7 +53,8 @@ def run(context: Context) -> None:
         if (odd := events.not_understood()) is None:
             events.convert(made)
             return
-        advice = "measure with time.perf_counter() behind torch_xla.sync(wait=True)"
+        wait = context.target.wait.shown()
+        advice = f"measure with time.perf_counter() behind {wait}"
         for call in made:
             line = context.index.source.span(odd).line
             context.plan.report(LEFT, call, f"line {line} uses it in a way that is not understood", advice)
@@ -149,7 +150,7 @@ class Events:
         if name == "query":
             change.replace(call, "True")
         elif name == "synchronize":
-            change.replace(call, change.spell(self.context.target.wait))
+            write_wait(self.context, change, call)
         elif (statement := bare(self.context, call)) is not None:
             change.remove(statement)
 
@@ -175,7 +176,7 @@ class Events:
             change.remove(statement)
             change.after(wait, reading.replace("{0}", text))
             return
-        change.before(statement, change.spell(self.context.target.wait))
+        change.before(statement, *change.spell(self.context.target.wait).split("\n"))
         change.replace(call, reading, base)
         message = "what is measured runs at a barrier of its own"
         advice = "take the measurement out once it has served"
