@@ -6,7 +6,7 @@ from torch.amp import autocast
 from torch.utils.data import DataLoader, TensorDataset
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
-from torch_xla.amp import GradScaler as xla_GradScaler, syncfree
+from torch_xla.amp import GradScaler, syncfree
 
 
 class Runner:
@@ -19,7 +19,7 @@ class Runner:
         self.net.to(self.device)
         self.optimizer = syncfree.AdamW(self.net.parameters(), lr=opts.lr)
         self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.97)
-        self.scaler = xla_GradScaler(
+        self.scaler = GradScaler(
             init_scale=2.0**12,
             growth_interval=100,
             enabled=self.amp and self.dtype == torch.float16,

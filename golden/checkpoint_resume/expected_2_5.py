@@ -77,6 +77,7 @@ def train_stage(loader, last_epoch, resume):
             with torch.autocast("xla", dtype=torch.bfloat16, enabled=not args.fp32):
                 loss = criterion(model(x), y)
             scaler.scale(loss).backward()
+            xm.reduce_gradients(optimizer)
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)

@@ -76,6 +76,9 @@ def train_stage(loader, last_epoch, resume):
             with autocast(enabled=not args.fp32):
                 loss = criterion(model(x), y)
             scaler.scale(loss).backward()
+            xm.all_reduce(
+                "sum", xm._fetch_gradients(optimizer), scale=1.0 / xm.xrt_world_size()
+            )
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)

@@ -49,8 +49,8 @@ def train(net, opt, feed, crit):
         loss.backward()
         xm.optimizer_step(opt)
         xm.mark_step()
-        off = time.perf_counter()
         xm.wait_device_ops()
+        off = time.perf_counter()
         kernel_ms += (off - on) * 1000
         spent += time.perf_counter() - t0
         losses.append(loss.item())

@@ -1,24 +1,28 @@
 import torch
 import torch.nn as nn
-from torch.amp import custom_bwd, custom_fwd
 from torch.utils.data import DataLoader, TensorDataset
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
-from torch_xla.amp import autocast, syncfree
+from torch_xla.amp import (
+    autocast,
+    custom_bwd as xla_custom_bwd,
+    custom_fwd as xla_custom_fwd,
+    syncfree,
+)
 
 
 class ScaledTanh(torch.autograd.Function):
     """tanh(a * x) with a hand-written derivative that runs in float32."""
 
     @staticmethod
-    @custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+    @xla_custom_fwd(cast_inputs=torch.float32)
     def forward(ctx, x, a):
         y = torch.tanh(a * x)
         ctx.save_for_backward(x, a, y)
         return y
 
     @staticmethod
-    @custom_bwd(device_type="cuda")
+    @xla_custom_bwd
     def backward(ctx, grad):
         x, a, y = ctx.saved_tensors
         slope = grad * (1 - y * y)

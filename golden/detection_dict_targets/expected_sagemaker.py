@@ -76,9 +76,8 @@ def count_boxes(model, data_loader, device, threshold=0.5):
     found = 0
     for images, targets in data_loader:
         images = list(img.to(device) for img in images)
-        if True:
-            xm.mark_step()
-            xm.wait_device_ops()
+        xm.mark_step()
+        xm.wait_device_ops()
         outputs = model(images)
         outputs = [{k: v.to(cpu_device) for k, v in t.items()} for t in outputs]
         for out in outputs:

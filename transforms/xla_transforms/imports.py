@@ -18,7 +18,7 @@ ALIASES = {
     **targets.ALIASES,
 }
 _PACKAGE = "torch_xla.amp."
-_CUDA_TWIN = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
+_CUDA_TWINS = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 
 class ImportTable:
@@ -29,6 +29,7 @@ class ImportTable:
         self._present = self._imported_at_top()
         self._bound = {name for scope in index.scopes.values() for name in scope.bindings}
         self._chosen: dict[str, str] = {}
+        self.twins: dict[str, frozenset[str]] = {}  # what else a module's name may stand for up to now
 
     def name_of(self, module: str) -> str:
         """The name under which a module is, or will be, known in the file."""
@@ -43,7 +44,7 @@ class ImportTable:
         if not module.startswith(_PACKAGE):
             return False
         alias = ALIASES[module]
-        twins = {twin.format(alias) for twin in _CUDA_TWIN}
+        twins = {twin.format(alias) for twin in _CUDA_TWINS} | self.twins.get(module, frozenset())
         bindings = [b for scope in self.index.scopes.values() for b in scope.bindings.get(alias, ())]
         imports = all(b.how is How.IMPORT and b.name in twins for b in bindings)
         return bool(bindings) and imports and all(self._unconditional(b.statement) for b in bindings)

@@ -63,10 +63,9 @@ def unwound(context: Context, scaler: cst.BaseExpression) -> bool:
     return any(scaler in group.uses and group.understood for group in groups(context))
 
 
-def on_device(context: Context, scaler: cst.BaseExpression) -> bool:
-    """Whether the scaler an expression gives becomes the one of torch_xla."""
-    known = context.target.has_grad_scaler
-    return known and any(scaler in group.uses for group in groups(context))
+def on_device(context: Context) -> bool:
+    """Whether the program's scalers, all of them, become the one of torch_xla."""
+    return context.target.has_grad_scaler and bool(groups(context))
 
 
 def groups(context: Context) -> list[Group]:

@@ -44,8 +44,8 @@ def write_wait(context: Context, change: Planned, call: cst.Call) -> None:
     if not rest:
         change.replace(call, first)
     elif isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
-        change.replace(call, first)
-        change.after(line, *rest)
+        ahead = context.index.source.newline + context.plan.indentation(line)
+        change.replace(call, ahead.join((first, *rest)))
     else:
         change.replace(call, f"({', '.join((first, *rest))})")
 

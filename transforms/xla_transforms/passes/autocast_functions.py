@@ -104,13 +104,25 @@ def _calls(context: Context, name: str) -> None:
 
 def _older(context: Context, node: cst.CSTNode, callee: cst.BaseExpression, paths: frozenset[str]) -> None:
     """Before torch 2.4: torch_xla's own where XLA tensors heed CUDA's autocast, else nothing."""
-    if context.target.amp_api == "cuda" and all(".cuda." in p for p in paths):
-        change = context.plan.change(CUSTOM, node, "it is CUDA's own under torch_xla's name")
-        name = next(iter(paths)).split(".")[-1]
-        change.replace(callee, change.use(f"torch_xla.amp.{name}"))
+    if context.target.amp_api == "cuda":
+        _as_cuda(context, node, callee, next(iter(paths)).split(".")[-1])
         return
     message = "it does not heed autocast for XLA, and has no counterpart before torch 2.4"
     context.plan.report(CUSTOM_LEFT, node, message, "cast the inputs in forward by hand")
+
+
+def _as_cuda(context: Context, node: cst.CSTNode, callee: cst.BaseExpression, name: str) -> None:
+    device = argument(node, "device_type") if isinstance(node, cst.Call) else None
+    if device is not None and not is_word(device.value):
+        return
+    change = context.plan.change(CUSTOM, node, "it is CUDA's own under torch_xla's name")
+    text = change.use(f"torch_xla.amp.{name}")
+    if isinstance(node, cst.Call) and len(node.args) == 1 and device is not None:
+        change.replace(node, text)
+        return
+    change.replace(callee, text)
+    if isinstance(node, cst.Call) and device is not None:
+        change.drop(list(node.args), [device])
 
 
 def _custom(context: Context, call: cst.Call, name: str) -> None:

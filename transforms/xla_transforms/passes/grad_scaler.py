@@ -199,6 +199,8 @@ def _is_text(arg: cst.Arg) -> bool:
 
 
 def _rename(context: Context, group: Group) -> None:
+    if _all_written(context):
+        context.plan.imports.twins[context.target.grad_scaler.module] = PATHS
     for call in group.makers:
         if not _ours(context, call) or not context.plan.free(call):
             continue
@@ -207,6 +209,13 @@ def _rename(context: Context, group: Group) -> None:
         device = _device(context, call)
         if device is not None:
             change.drop(list(call.args), [device])
+
+
+def _all_written(context: Context) -> bool:
+    """Whether all scalers that the module makes are written anew, so that the class's name is free."""
+    makers = {call for group in groups(context) for call in group.makers}
+    calls = context.program.calls.get("GradScaler", ())
+    return all(call in makers for call in calls if context.roles.index(call) is context.index)
 
 
 def _device(context: Context, call: cst.Call) -> cst.Arg | None:

@@ -67,7 +67,7 @@ def _step(context: Context, call: cst.Call) -> None:
         optimizer = value_of(call, "optimizer", 0)
         if optimizer is not None and unwound(context, base):
             _write(context, call, optimizer, plain=False)
-        elif optimizer is not None and on_device(context, base):
+        elif optimizer is not None and on_device(context):
             _reduce_scaled(context, call, optimizer)
     elif kinds == {Kind.OPTIMIZER}:
         _write(context, call, base, plain=True)
