@@ -47,6 +47,14 @@ def load_checkpoint(path, model, optimizer, scaler):
     state = torch.load(path, map_location=loc)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
+    for optimizer_state in optimizer.state.values():
+        optimizer_state.update(
+            {
+                k: v.to(xm.xla_device())
+                for k, v in optimizer_state.items()
+                if torch.is_tensor(v)
+            }
+        )
     scaler.load_state_dict(state["scaler"])
     torch.set_rng_state(state["rng"].cpu())
     # older files were written from the CPU, bring the moments over

@@ -20,7 +20,7 @@ from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.roles.classes import bases
 from xla_transforms.scalers import CUDA_PATHS, PATHS, Group, groups
-from xla_transforms.tree import argument, has_star
+from xla_transforms.tree import argument, has_star, method
 
 UNWOUND = Rule(
     "XLA311",
@@ -53,7 +53,14 @@ DERIVED = Rule(
     "Its instances stay switched on beside torch_xla, at the price of a host read at every step.",
     Severity.WARNING,
 )
-RULES = (UNWOUND, KEPT, STATE, XLA_SCALER, DERIVED)
+SCALE_READ = Rule(
+    "XLA316",
+    "scale-read-in-step",
+    "The scale of a gradient scaler is read in a training loop.",
+    "It lives on the device: each get_scale() is an execution of its own (torch_xla up to 2.8).",
+    Severity.WARNING,
+)
+RULES = (UNWOUND, KEPT, STATE, XLA_SCALER, DERIVED, SCALE_READ)
 
 _NO_STATE = "checkpoints no longer hold the scaler's state; old ones can still be read"
 _PARAMETERS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
@@ -209,6 +216,15 @@ def _rename(context: Context, group: Group) -> None:
         device = _device(context, call)
         if device is not None:
             change.drop(list(call.args), [device])
+    for node in group.uses:
+        if _ours(context, node):
+            _scale_read(context, context.index.parent(context.index.parent(node) or node))
+
+
+def _scale_read(context: Context, call: cst.CSTNode | None) -> None:
+    if isinstance(call, cst.Call) and method(call) == "get_scale" and context.loops.of(call) is not None:
+        message = "the scale is on the device: reading it is one more execution"
+        context.plan.report(SCALE_READ, call, message, "read it once an epoch, or in a step closure")
 
 
 def _all_written(context: Context) -> bool:
