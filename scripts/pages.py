@@ -57,6 +57,15 @@ def rules_page() -> str:
     return "\n".join(sections)
 
 
+def into_page(page: Path, marker: str, text: str) -> None:
+    """Put ``text`` in the place of all that stands below the line ``marker``. Raises ``ValueError``
+    where the page has no such line."""
+    head, found, _ = page.read_text().partition(f"{marker}\n")
+    if not found:
+        raise ValueError(f"{page} has no line {marker}")
+    page.write_text(f"{head}{found}\n{text}\n")
+
+
 _TARGETS_HEAD = """\
 # Targets
 

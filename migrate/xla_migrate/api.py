@@ -21,6 +21,7 @@ from xla_transforms.engine import Outcome, Settings, migrate_bytes
 from xla_transforms.findings import Change, Finding, Severity, Span
 from xla_transforms.formatting import BlackSettings
 from xla_transforms.rules import all_rules
+from xla_transforms.settings import Distributed
 from xla_transforms.targets import DEFAULT as DEFAULT_TARGET
 from xla_transforms.targets import target as known_target
 
@@ -58,6 +59,7 @@ def migrate_source(
     target: str = DEFAULT_TARGET,
     path: str = "<unknown>",
     syncfree: Syncfree = "amp",
+    distributed: Distributed = "auto",
     black: BlackSettings | None = _BLACK,
 ) -> Result:
     """Migrate one script given as text or as the bytes of its file.
@@ -65,10 +67,12 @@ def migrate_source(
     ``target`` is a torch_xla release (``"2.9"``), ``"sagemaker"``, or ``"auto"``: the one that the
     project around ``path`` asks for; else ``path`` only names the script in messages;
     ``syncfree`` says where optimizers get their syncfree twins: under mixed precision, always or
-    never. Changed lines of a script that black would leave alone under the settings ``black`` are
-    formatted by black, with ``None`` never. Raises ``ValueError`` for an unknown target.
+    never; ``distributed`` whether the result trains in replicas, one for each device, by default where
+    the script trained in several processes. Changed lines of a script that black would leave alone
+    under the settings ``black`` are formatted by black, with ``None`` never. Raises ``ValueError`` for
+    an unknown target.
     """
-    settings = _settings(target, existing(path), syncfree, black)
+    settings = _settings(target, existing(path), syncfree, distributed, black)
     if not isinstance(code, str):
         return _result(migrate_bytes(bytes(memoryview(code)), settings, path))
     try:
@@ -84,6 +88,7 @@ def migrate_file(
     write: bool = False,
     target: str = DEFAULT_TARGET,
     syncfree: Syncfree = "amp",
+    distributed: Distributed = "auto",
     black: BlackSettings | None = None,
 ) -> Result:
     """Migrate one file, and with ``write=True`` put the result in its place.
@@ -92,7 +97,7 @@ def migrate_file(
     written gives a failed result.
     """
     name = os.fspath(path)
-    settings = _settings(target, [name], syncfree, black or black_settings([name]))
+    settings = _settings(target, [name], syncfree, distributed, black or black_settings([name]))
     return _document_result(*_run([load(name)], settings, write))
 
 
@@ -102,6 +107,7 @@ def migrate_project(
     write: bool = False,
     target: str = DEFAULT_TARGET,
     syncfree: Syncfree = "amp",
+    distributed: Distributed = "auto",
     black: BlackSettings | None = None,
 ) -> dict[str, Result]:
     """Migrate files and folders as one program, and with ``write=True`` put the results in place.
@@ -111,16 +117,20 @@ def migrate_project(
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     names = [os.fspath(path) for path in given]
-    settings = _settings(target, names, syncfree, black or black_settings(names))
+    settings = _settings(target, names, syncfree, distributed, black or black_settings(names))
     return {d.path: _document_result(d) for d in _run(gather(names), settings, write)}
 
 
 def _settings(
-    name: str, paths: list[str], syncfree: Syncfree, black: BlackSettings | None
+    name: str,
+    paths: list[str],
+    syncfree: Syncfree,
+    distributed: Distributed,
+    black: BlackSettings | None,
 ) -> Settings:
     chosen = resolve(name, paths).target
     known_target(chosen)  # raises for an unknown one
-    return Settings(chosen, syncfree, black)
+    return Settings(chosen, syncfree, black, distributed)
 
 
 def _run(documents: list[Document], settings: Settings, write: bool) -> list[Document]:

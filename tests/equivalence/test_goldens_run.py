@@ -11,11 +11,11 @@ from golden_cases import Case, runnable_cases
 from printed import first_difference
 
 from xla_migrate import migrate_source
-from xla_migrate.verify import Runner, Trace, check_executions, compare
+from xla_migrate.verify import Outcome, Runner, Trace, check_executions, judge
 
 pytestmark = pytest.mark.slow
 
-CASES = runnable_cases()
+CASES = [case for case in runnable_cases() if case.replicas == 1]
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,9 @@ def test_the_native_run_trains(runs: Runs):
 
 
 def test_every_loss_and_the_final_parameters_agree(runs: Runs):
-    result = compare(runs.native, runs.values, runs.case.bounds, runs.case.ignore)
-    assert result.agree, str(result)
+    case = runs.case
+    verdict = judge(runs.native, runs.values, bounds=case.bounds, ignore=case.ignore)
+    assert verdict.outcome in (Outcome.EQUAL, Outcome.WITHIN), verdict.reason
 
 
 def test_each_iteration_is_one_execution_and_compiling_stops(runs: Runs):

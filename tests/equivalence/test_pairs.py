@@ -60,24 +60,24 @@ WRONG_NUMBERS = {
     "optimizer before the move": (
         ("    model = model.to(device)\n", ""),
         ("    for _", "    model = model.to(device)\n    for _"),
-        "backward 2 of 8",
+        "step 1 of 8",
     ),
-    "learning rate one percent off": (("lr=1e-2", "lr=1.01e-2"), "backward 3 of 8"),
-    "no zero_grad": (("optimizer.zero_grad()", "pass"), "backward 3 of 8"),
+    "learning rate one percent off": (("lr=1e-2", "lr=1.01e-2"), "step 1 of 8"),
+    "no zero_grad": (("optimizer.zero_grad()", "pass"), "step 2 of 8"),
     "dropout left out": (("nn.Dropout(0.3)", "nn.Identity()"), "backward 1 of 8"),
     "another dropout": (("nn.Dropout(0.3)", "nn.Dropout(0.31)"), "backward 1 of 8"),
-    "no shuffling": (("shuffle=True", "shuffle=False"), "backward 1 of 8"),
+    "no shuffling": (("shuffle=True", "shuffle=False"), "batch 1 in pass 1 of loader 0"),
     "loss scaled": (("loss.backward()", "(loss / 2).backward()"), "backward 1 of 8"),
-    "last steps left out": (("range(2)", "range(1)"), "losses given to backward"),
+    "last steps left out": (("range(2)", "range(1)"), "pass 2 of loader 0"),
     "last step without effect": (
         ("xm.optimizer_step(optimizer)", "len(seen) < 8 and xm.optimizer_step(optimizer)"),
         ("loss.backward()", "loss.backward(); seen.append(x)"),
         ("    for _", "    seen = []\n    for _"),
-        "optimizer steps",
+        "at step 8",
     ),
     "weights changed at the end": (
         ('print("trained")', "model[0].weight.data.mul_(1.001)"),
-        "optimizer 0, parameter 0",
+        "at the end",
     ),
     "an exception": (("loss.backward()", "raise ValueError('no')"), "the run"),
 }
@@ -175,7 +175,7 @@ def test_one_run_without_a_server(tmp_path):
     import subprocess
     import sys
 
-    from xla_migrate.verify import Trace
+    from xla_migrate.verify.trace_file import load
 
     script = tmp_path / "script.py"
     script.write_text(program("mlp_native"))
@@ -187,4 +187,4 @@ def test_one_run_without_a_server(tmp_path):
     }
     command = [sys.executable, "-m", "xla_migrate.verify.record", json.dumps(request)]
     subprocess.run(command, check=True, timeout=300)
-    assert len(Trace.load(tmp_path / "out").losses) == 8
+    assert len(load(tmp_path / "out" / "run.trace").losses) == 8

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+import zipfile
 
 import numpy as np
 import pytest
 
-from xla_migrate.verify import BOUNDS, Failure, Sample, Step, Trace, compare
+from xla_migrate.verify import BOUNDS, Failure, Outcome, Sample, Step, Trace, compare, judge
+from xla_migrate.verify.causes import explained
+from xla_migrate.verify.compare import floor_of
+from xla_migrate.verify.trace import Batch, HostRead
+from xla_migrate.verify.trace_file import BadTrace, Replacing, load, save
 
 FLOAT32 = BOUNDS["float32"]
 
@@ -71,13 +77,21 @@ def test_a_loss_that_differs_comes_before_a_number_of_steps_that_differs():
 def test_a_number_of_steps_that_differs(losses):
     first = compare(trace(), trace(losses), FLOAT32).first
     assert first is not None
-    assert (first.kind, first.native, first.migrated) == ("steps", 3, len(losses))
+    values = (first.native, first.migrated)
+    assert (first.kind, *values) == ("optimizer steps", "3 steps", f"{len(losses)} steps")
 
 
 def test_steps_that_were_skipped():
-    first = compare(trace(), trace(steps=[Step(0, 3)]), FLOAT32).first
+    result = explained(compare(trace(), trace(steps=[Step(0, 1), Step(0, 3)]), FLOAT32), trace(), trace())
+    assert result.first is not None
+    assert (result.first.kind, result.first.where) == ("optimizer steps", "at step 2")
+
+
+def test_a_step_that_is_taken_twice_is_named():
+    native, migrated = trace(), trace(steps=[Step(0, 1), Step(0, 2), Step(0, 2), Step(0, 3)])
+    first = explained(compare(native, migrated, FLOAT32), native, migrated).first
     assert first is not None
-    assert (first.kind, first.where) == ("steps", "optimizer steps")
+    assert "steps twice after loss 2" in first.cause
 
 
 @pytest.mark.parametrize("pair", [(math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)])
@@ -94,7 +108,7 @@ def test_a_scalar_against_something_else():
 def test_final_parameters_that_differ(weights):
     first = compare(trace(), trace(weights=weights), FLOAT32).first
     assert first is not None
-    assert (first.kind, first.where) == ("parameters", "optimizer 0, parameter 0")
+    assert (first.kind, first.name) == ("final parameter", "optimizer 0, parameter 0")
 
 
 def test_parameters_can_be_left_out_by_name():
@@ -123,23 +137,64 @@ def test_a_trace_survives_the_disk(tmp_path):
         files={"model.pt": 12},
         modules=[{"norm.mean": np.zeros(3, np.float32), "count": np.array(4)}],
         batches=7,
+        stdout="epoch 1\n",
+        loaded=[Batch(0, 1, 2, [3, 4], 0.5)],
+        reads=[HostRead("train.py:3", "item", 2, 1, 1)],
     )
-    kept.save(tmp_path)
-    (tmp_path / "stdout.txt").write_text("epoch 1\n")
-    back = Trace.load(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "stdout.txt",
-        "tensors.npz",
-        "trace.json",
-    ]
+    save(kept, tmp_path / "run.trace")
+    back = load(tmp_path / "run.trace")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.trace"]
     assert compare(kept, back, FLOAT32).first.kind == "failure"
-    for name in ("losses", "steps", "samples", "failure", "files", "batches", "side", "mode"):
+    for name in ("losses", "steps", "samples", "failure", "files", "batches", "loaded", "reads"):
         assert getattr(back, name) == getattr(kept, name), name
     assert back.stdout == "epoch 1\n"
     assert back.modules[0]["norm.mean"].dtype == np.float32
     assert back.modules[0]["count"] == 4
 
 
-def test_a_trace_that_was_cut_off_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        Trace.load(tmp_path)
+@pytest.mark.parametrize("kept", [0, 10, 400, -1])
+def test_a_trace_that_was_cut_off_is_none(tmp_path, kept):
+    save(trace(), tmp_path / "run.trace")
+    whole = (tmp_path / "run.trace").read_bytes()
+    (tmp_path / "run.trace").write_bytes(whole[:kept])
+    with pytest.raises(BadTrace, match="record it again"):
+        load(tmp_path / "run.trace")
+
+
+def test_a_full_disk_leaves_the_trace_that_was_there(tmp_path, monkeypatch):
+    path = tmp_path / "run.trace"
+    save(trace(), path)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"), Replacing(path, sync=full) as stream:
+        stream.write(b"half")
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["run.trace"]
+
+
+def test_a_trace_of_another_version_says_so(tmp_path):
+    path = tmp_path / "run.trace"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("trace.json", json.dumps({"version": 0}))
+    with pytest.raises(BadTrace, match="another version"):
+        load(path)
+
+
+def test_a_run_may_be_as_far_away_as_rounding_carries_the_native_one():
+    native = trace([1.0, 0.5, 0.25])
+    floor = floor_of(native, trace([1.0, 0.502, 0.26]))
+    assert [floor.at("loss", number) for number in (0, 1, 2, 3)] == pytest.approx([0, 0, 4e-3, 4e-2])
+    assert floor.worst == pytest.approx(4e-2)
+    chaotic = trace([1.0, 0.505, 0.27])
+    assert judge(native, chaotic).outcome is Outcome.DIVERGED
+    assert judge(native, chaotic, floor=floor).outcome is Outcome.WITHIN
+
+
+def test_a_difference_before_rounding_could_carry_so_far_is_none_of_chaos():
+    native = trace([1.0, 0.5, 0.25])
+    floor = floor_of(native, trace([1.0, 0.5, 0.26]))
+    first = judge(native, trace([1.0, 0.505, 0.25]), floor=floor).comparison.first
+    assert (first.kind, first.where) == ("loss", "backward 2 of 3")

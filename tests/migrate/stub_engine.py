@@ -26,6 +26,7 @@ class Settings:
     target: str = "2.9"
     syncfree: str = "amp"
     black: object = None
+    distributed: object = "auto"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def test_the_package_imports_nothing_by_itself_and_offers_its_names() -> None:
 
 
 def test_the_help_names_every_option_and_command_and_no_other() -> None:
-    options = {name for param in migrate.params for name in param.opts if name.startswith("-")}
+    names = (name for param in migrate.params for name in (*param.opts, *param.secondary_opts))
+    options = {name for name in names if name.startswith("-")}
     assert set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", HELP)) == options | {"-h", "--help"}
     commands = HELP.split("Commands:\n")[1].split("\n\n")[0]
     assert set(re.findall(r"^  (\w+)", commands, re.MULTILINE)) == set(COMMANDS)

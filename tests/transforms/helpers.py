@@ -82,7 +82,9 @@ def context_of(code: str, settings: Settings | None = None) -> Context:
     """The context that a pass gets for a snippet, with an empty plan."""
     program = Program([("train", Source(dedent(code), "train.py"))])
     index = program.modules["train"]
-    return Context(index, Roles(program), Plan(index), settings or Settings())
+    settings = settings or Settings()
+    roles = Roles(program, replicated=False if settings.distributed is False else None)
+    return Context(index, roles, Plan(index), settings)
 
 
 def expression(context: Context, text: str, number: int = 0) -> cst.BaseExpression:

@@ -311,21 +311,29 @@ def test_a_class_that_derives_from_the_scaler_is_told() -> None:
 OLDER = Settings(target="2.5")
 
 
-def test_a_target_that_has_a_scaler_gets_it() -> None:
+def test_a_target_that_has_a_scaler_gets_it_and_gradients_are_reduced_first() -> None:
     check_transformed(
         """\
         import torch
 
         scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
+        opt = torch.optim.SGD(model.parameters())
         scaler.scale(loss).backward()
+        scaler.unscale_(opt)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(opt)
         """,
         """\
         import torch
+        import torch_xla.core.xla_model as xm
         from torch_xla.amp import GradScaler
 
         scaler = GradScaler(init_scale=1024.0)
+        opt = torch.optim.SGD(model.parameters())
         scaler.scale(loss).backward()
+        xm.reduce_gradients(opt)
+        scaler.unscale_(opt)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(opt)
         """,
         *PASSES,
@@ -333,9 +341,46 @@ def test_a_target_that_has_a_scaler_gets_it() -> None:
     )
 
 
+def test_of_two_optimizers_each_is_reduced_before_its_own_gradients_are_unscaled() -> None:
+    code = """\
+        import torch
+        scaler = torch.cuda.amp.GradScaler()
+        a, b = torch.optim.SGD(f.parameters()), torch.optim.SGD(g.parameters())
+        scaler.scale(loss).backward()
+        scaler.unscale_(a)
+        scaler.unscale_(b)
+        scaler.step(a)
+        scaler.step(b)
+        """
+    lines = run_only(code, *PASSES, settings=OLDER).splitlines()
+    first = lines.index("scaler.scale(loss).backward()")
+    assert lines[first + 1 :] == [
+        "xm.reduce_gradients(a)",
+        "scaler.unscale_(a)",
+        "xm.reduce_gradients(b)",
+        "scaler.unscale_(b)",
+        "scaler.step(a)",
+        "scaler.step(b)",
+    ]
+
+
+def test_the_containers_gradients_are_averaged_by_hand() -> None:
+    code = """\
+        import torch
+        scaler = torch.cuda.amp.GradScaler()
+        opt = torch.optim.SGD(model.parameters())
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        """
+    result = " ".join(run_only(code, *PASSES, settings=Settings(target="sagemaker")).split())
+    text = 'xm.all_reduce("sum", xm._fetch_gradients(opt), scale=1.0 / xm.xrt_world_size()) scaler.step(opt)'
+    assert text in result
+
+
 @pytest.mark.parametrize("given", ['"cuda"', "device", "device.type", 'device="cuda"'])
 def test_the_scaler_of_xla_takes_no_device(given: str) -> None:
-    code = f"import torch\nscaler = torch.amp.GradScaler({given}, enabled=amp)\n"
+    head = "import torch\ndevice = torch.device('cuda')\n"
+    code = head + f"scaler = torch.amp.GradScaler({given}, enabled=amp)\n"
     assert "GradScaler(enabled=amp)\n" in run_only(code, "grad_scaler", settings=OLDER)
 
 

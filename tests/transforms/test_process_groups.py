@@ -1,12 +1,16 @@
-"""Training in several processes: told, and left."""
+"""Process groups: gone, on XLA's backend, or told and left."""
 
 from __future__ import annotations
 
-from helpers import check_noop, findings
+from helpers import check_noop, findings, run_only
+from replicated import launched
+
+from xla_transforms.settings import Settings
 
 HEAD = "import torch\nfrom torch import distributed as dist\nfrom torch.nn.parallel import "
 HEAD += "DistributedDataParallel\n"
 GPU = "model = net.cuda()\n"
+ALONE = Settings(distributed=False)
 
 
 def test_without_a_gpu_nothing_is_said() -> None:
@@ -17,10 +21,16 @@ def test_names_of_another_package_are_not_meant() -> None:
     assert findings("import torch\nfrom ours import spawn\nspawn(1)\n" + GPU, "process_groups") == []
 
 
-def test_a_process_group_and_its_wrapper_are_told_and_left() -> None:
+def test_where_one_process_is_wanted_a_group_and_its_wrapper_are_told_and_left() -> None:
+    code = HEAD + GPU + "dist.init_process_group('nccl')\nmodel = DistributedDataParallel(model)\n"
+    check_noop(code, "process_groups", settings=ALONE)
+    assert findings(code, "process_groups", settings=ALONE) == [("XLA131", 5), ("XLA131", 6)]
+
+
+def test_a_start_that_is_not_understood_leaves_the_group() -> None:
     code = HEAD + GPU + "dist.init_process_group('nccl')\nmodel = DistributedDataParallel(model)\n"
     check_noop(code, "process_groups")
-    assert findings(code, "process_groups") == [("XLA131", 5), ("XLA131", 6)]
+    assert [found for found, _ in findings(code)] == ["XLA131", "XLA163", "XLA131"]
 
 
 def test_started_processes_are_told() -> None:
@@ -31,3 +41,26 @@ def test_started_processes_are_told() -> None:
 def test_a_model_that_processes_share_is_told() -> None:
     code = "import torch\nmodel = torch.nn.Linear(1, 1).cuda()\nmodel.share_memory()\nx.share_memory()\n"
     assert findings(code) == [("XLA131", 3)]
+
+
+def test_other_variables_of_the_environment_stay() -> None:
+    assert 'os.environ["HOME"] = "x"' in run_only(launched('os.environ["HOME"] = "x"'), "process_groups")
+
+
+def test_what_joins_and_leaves_goes_with_the_addresses() -> None:
+    lines = ('os.environ["MASTER_ADDR"] = "localhost"', "train()", "dist.destroy_process_group()")
+    text = run_only(launched(*lines), "process_groups")
+    assert "def main():\n    train()\n    device" in text
+    assert "torch.distributed" not in text
+
+
+def test_a_set_up_function_goes_with_its_calls() -> None:
+    before = "\n\ndef setup():\n    dist.init_process_group('nccl')\n"
+    text = run_only(launched("setup()", before=before), "process_groups")
+    assert "setup" not in text
+
+
+def test_a_group_that_is_needed_is_joined_on_xlas_backend() -> None:
+    text = run_only(launched("dist.scatter(x, xs)", "dist.destroy_process_group()"), "process_groups")
+    assert 'dist.init_process_group("xla", init_method="xla://")' in text
+    assert "destroy" in text

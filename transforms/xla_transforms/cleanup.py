@@ -1,4 +1,4 @@
-"""Imports of CUDA's and AMP's names that the migrated module no longer uses."""
+"""Imports of what the migration took the uses of: CUDA's, AMP's and torch.distributed's names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from xla_transforms.scopes import How, ModuleIndex
 _REMOVABLE = (
     "torch.cuda",
     "torch.amp",
+    "torch.distributed",
+    "torch.multiprocessing",
+    "torch.nn.parallel",
     "torch.optim.",
     "torch.backends",
     "torch.compile",
@@ -23,7 +26,7 @@ _REMOVABLE = (
 
 
 def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()) -> list[Site]:
-    """Sites that drop the imports of CUDA's and AMP's names that ``code``, the new text, no longer uses.
+    """Sites that drop the imports of such names that ``code``, the new text, no longer uses.
 
     ``replaced`` are names that a new line imports from elsewhere.
     """
@@ -49,7 +52,7 @@ def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()
 
 
 def _removable(path: str) -> bool:
-    return path.startswith(_REMOVABLE)
+    return path.startswith(_REMOVABLE) or path == "os"
 
 
 def _drop(index: ModuleIndex, statement: cst.CSTNode, stale: list[cst.CSTNode]) -> list[Site]:

@@ -12,6 +12,7 @@ from xla_transforms.loops.deferral import Deferral
 from xla_transforms.placing import Placing, may_be_cpu, several_devices, sharding
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program, names_cuda
+from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
 from xla_transforms.roles.catalog import short
 from xla_transforms.scalers import Group, find_groups
@@ -52,6 +53,16 @@ class Context:
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
         return find_groups(self.roles)
+
+    @cached_property
+    def replicas(self) -> Replicas:
+        """The processes that the program trains in."""
+        return Replicas(self.roles, self.settings.distributed)
+
+    @cached_property
+    def distributed(self) -> bool:
+        """Whether the migrated module is a part of a program that trains in replicas."""
+        return self.uses_cuda and self.replicas.active
 
     @cached_property
     def deferrals(self) -> list[Deferral]:

@@ -80,7 +80,8 @@ class _Batch:
             return
         parsed = [(name, path) for name, path in group.items() if self._parsed(path)]
         program = Program((name, self.sources[path]) for name, path in parsed)
-        roles = Roles(program)
+        alone = self.settings.distributed is False
+        roles = Roles(program, replicated=False if alone else None)
         for name, path in parsed:
             _, data, encoding = self.texts[path]
             context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)

@@ -294,9 +294,15 @@ class Plan:
 
 
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
-    """Start and end of the lines of a statement, and the text to leave: none."""
+    """Start and end of the lines of a statement, and the text to leave: none.
+
+    The blank lines above a definition only set it apart.
+    """
     source = index.source
-    return source.line_start(source.offsets(statement)[0]), source.lines_end(statement), ""
+    start = source.line_start(source.offsets(next(iter(getattr(statement, "decorators", ())), statement))[0])
+    if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+        start = source.blank_start(start)
+    return start, source.lines_end(statement), ""
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

@@ -33,6 +33,13 @@ class Program:
         """Whether anything names CUDA (or torch's accelerator) as a place to compute: else no pass is run."""
         return any(names_cuda(module) for module in self.modules.values())
 
+    @cached_property
+    def replicated(self) -> bool:
+        """Whether the program trains in several processes that average gradients, by what it names."""
+        if self.calls.get("init_process_group"):
+            return True
+        return self.mentions("DistributedDataParallel") and any(map(_wraps, self.modules.values()))
+
     def mentions(self, *words: str) -> bool:
         """Whether a word stands in any text: no path that has it as a part can be named without."""
         return any(word in index.source.text for index in self.modules.values() for word in words)
@@ -101,6 +108,12 @@ class Program:
 
 def _is_package(index: ModuleIndex) -> bool:
     return index.source.path.endswith("__init__.py")
+
+
+def _wraps(index: ModuleIndex) -> bool:
+    name = "DistributedDataParallel"
+    bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
+    return bool(index.attributed(name)) or any(b.name.endswith(f".{name}") for b in bindings)
 
 
 def may_use_cuda(text: str) -> bool:

@@ -150,6 +150,13 @@ class Source:
     def line_start(self, offset: int) -> int:
         return self._line_starts[bisect.bisect_right(self._line_starts, offset) - 1]
 
+    def blank_start(self, offset: int) -> int:
+        """Where the blank lines above a line begin."""
+        start = self.line_start(offset)
+        while start and not self.text[self.line_start(start - 1) : start].strip():
+            start = self.line_start(start - 1)
+        return start
+
     def line_end(self, offset: int) -> int:
         """Offset just behind the newline that ends the line of ``offset``."""
         index = bisect.bisect_right(self._line_starts, offset)

@@ -26,6 +26,7 @@ class _Command(click.Command):
 @click.option("-o", "--output", metavar="FILE")
 @click.option("--target", default=DEFAULT, metavar="RELEASE")
 @click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp")
+@click.option("--distributed/--no-distributed", default=None)
 @click.option("--stdin-filename", metavar="PATH")
 @click.option(
     "--fail-on", type=click.Choice(["info", "warning", "error", "never"]), default="error"
@@ -43,6 +44,7 @@ def migrate(**given: Any) -> None:
         stdin_filename=given["stdin_filename"],
         target=given["target"],
         syncfree=given["syncfree"],
+        distributed="auto" if given["distributed"] is None else given["distributed"],
         fail_on=given["fail_on"],
         json=given["output_format"] == "json",
         quiet=given["quiet"],

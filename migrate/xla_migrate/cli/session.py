@@ -16,6 +16,7 @@ from xla_migrate.files import Content, FileProblem, default_mode, write
 from xla_migrate.releases import Choice, resolve
 from xla_migrate.reports import text
 from xla_transforms.findings import Severity
+from xla_transforms.settings import Distributed
 
 
 class Mode(Enum):
@@ -43,6 +44,7 @@ class Options:
     stdin_filename: str | None
     target: str
     syncfree: Literal["amp", "always", "never"]
+    distributed: Distributed
     fail_on: str
     json: bool
     quiet: bool
@@ -98,7 +100,7 @@ def _migrate(documents: Sequence[Document], options: Options) -> None:
     from xla_transforms.engine import Settings
 
     black = black_settings(_named(options))
-    migrate(documents, Settings(options.target, options.syncfree, black))
+    migrate(documents, Settings(options.target, options.syncfree, black, options.distributed))
 
 
 def _named(options: Options) -> Sequence[str]:

@@ -25,6 +25,9 @@ How to migrate:
                            installed).  [default: 2.9]
   --syncfree WHEN          Use syncfree optimizers: amp (under mixed
                            precision), always, never.  [default: amp]
+  --distributed / --no-distributed
+                           Train in replicas, one for each device, or on one
+                           device.  [default: as the script did]
   --stdin-filename PATH    The name of the script read from standard input.
 
 How to report:
@@ -41,6 +44,10 @@ How to report:
 Commands:
   rules                    List the rules.
   explain RULE             Say what a rule does and why.
+  verify SCRIPT -- ARGS    Run a script natively and migrated, in copies, and
+                           compare what it trained.
+  record SCRIPT -- ARGS    Run a script and write a trace of what it did.
+  compare NATIVE MIGRATED  Compare two traces.
   (A file of such a name is written ./rules.)
 
 Exit status:

@@ -1,11 +1,14 @@
-"""Whether a migrated script runs one execution an iteration and stops compiling."""
+"""Whether a migrated script runs one execution an iteration and stops compiling, and what costs more."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-from xla_migrate.verify.trace import Trace
+from xla_migrate.verify.trace import HostRead, Sample, Trace
+from xla_migrate.verify.verdict import Performance
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,23 @@ def iterations_of(native: Trace) -> int:
     return native.batches or max(steps.values(), default=0)
 
 
+def performance_of(native: Trace, counted: Trace, limits: Limits) -> Performance:
+    """What a ``count`` run cost, and what is wrong with it."""
+    steps = [sample for sample in counted.samples if sample.event == "step"]
+    last = counted.samples[-1] if counted.samples else None
+    return Performance(
+        iterations=iterations_of(native) if limits.iterations is None else limits.iterations,
+        executions=last.executions if last else 0,
+        executions_by_step=_growth([s.executions for s in steps], last.executions if last else 0),
+        compilations_by_step=_growth([s.compiles for s in steps], last.compiles if last else 0),
+        settled=_settled(steps),
+        reads=counted.reads,
+        fallbacks=dict(last.fallbacks) if last else {},
+        recompiled=list(_recompiled(steps)),
+        problems=check_executions(native, counted, limits),
+    )
+
+
 def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]:
     """What is wrong with the counts of a ``count`` run, in words; empty where nothing is.
 
@@ -43,10 +63,15 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
     iterations = iterations_of(native) if limits.iterations is None else limits.iterations
     executions = counted.samples[-1].executions if counted.samples else 0
     problems = []
-    if not iterations <= executions <= iterations + limits.execution_slack:
+    if executions < iterations - counted.stopped:  # ended at a step, before its barrier
         problems.append(
-            f"{executions} executions for {iterations} iterations "
-            f"(at most {limits.execution_slack} more are allowed)"
+            f"{executions} executions for {iterations} iterations: the barrier of an iteration is missing,"
+            " and its graph grows into that of the next"
+        )
+    elif executions > iterations + limits.execution_slack:
+        problems.append(
+            f"{executions} executions for {iterations} iterations (at most {limits.execution_slack} more are"
+            f" allowed): {_culprit(counted, executions - iterations)}"
         )
     late = compilations_in_second_half(counted)
     if late > limits.compile_slack:
@@ -56,7 +81,53 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
     return problems
 
 
+def _culprit(counted: Trace, excess: int) -> str:
+    """Where executions beyond one an iteration come from."""
+    worst = max(counted.reads, key=lambda read: read.executions, default=None)
+    if worst is not None and worst.executions > excess / 3:
+        return f"{_told(worst)}, and makes the device compute {worst.executions} times"
+    fallbacks = counted.samples[-1].fallbacks
+    name = max(fallbacks, key=lambda name: fallbacks[name], default="")
+    if name and fallbacks[name] > excess / 3:
+        return f"{name} is computed by the CPU {fallbacks[name]} times"
+    return "an iteration has more than one barrier"
+
+
+def _told(read: HostRead) -> str:
+    return f"{read.where} reads a value from the device ({read.what}) in {read.steps} steps"
+
+
 def compilations_in_second_half(counted: Trace) -> int:
     """Compilations from the first optimizer step of the second half to the last step."""
     steps = [sample for sample in counted.samples if sample.event == "step"]
     return steps[-1].compiles - steps[len(steps) // 2].compiles if steps else 0
+
+
+def _growth(counts: list[int], end: int | None = None) -> list[int]:
+    return [later - earlier for earlier, later in pairwise([*counts, *([] if end is None else [end])])]
+
+
+def _settled(steps: list[Sample]) -> int | None:
+    """The step by which the last compilation had happened, None where they went on to the end."""
+    if not steps:
+        return None
+    settled = next(i for i, sample in enumerate(steps) if sample.compiles == steps[-1].compiles)
+    return settled + 1 if settled < len(steps) - 1 or len(steps) == 1 else None
+
+
+def _recompiled(steps: list[Sample]) -> Iterator[str]:
+    """What had changed when something was compiled in the second half of the steps."""
+    seen: list[str] = []
+    for number, (earlier, sample) in enumerate(pairwise(steps), 2):
+        seen.append(earlier.shapes)
+        if number <= len(steps) // 2 + 1 or sample.compiles == earlier.compiles:
+            continue
+        if sample.shapes not in seen:
+            yield f"step {number}: the inputs became {sample.shapes}, before {earlier.shapes}"
+        elif earlier.shapes not in seen[:-1] and len(seen) > 1:
+            yield f"step {number - 1}: the inputs became {earlier.shapes}, before {seen[-2]}"
+        else:
+            yield (
+                f"step {number}: the inputs kept their shapes; a number or a shape that changes from step to"
+                " step is part of the graph"
+            )

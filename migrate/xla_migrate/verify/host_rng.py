@@ -54,6 +54,8 @@ class HostRandomness:
         self.device_keys = tuple(device_keys)
         self._originals: dict[tuple[str, str], Any] = {}
         self._library: Any = None
+        self.draws = 0
+        """How many random tensors were drawn so far."""
 
     def install(self) -> None:
         """Replace the kernels; a second call does nothing."""
@@ -112,6 +114,7 @@ class HostRandomness:
         return table
 
     def _draw(self, name: str, shape: Sequence[int], *args: Any, dtype: Any = None) -> Any:
+        self.draws += 1
         noise = torch.empty(tuple(shape), dtype=dtype or torch.float32, device="cpu")
         self._originals[name, "CPU"].call_boxed(CPU_KEYS, noise, *args)
         return noise

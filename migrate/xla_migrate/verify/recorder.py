@@ -1,4 +1,4 @@
-"""Watches a training script from inside: losses, optimizer steps, batches, final parameters.
+"""Watches a training script from inside: losses, optimizer steps, evaluations, final parameters.
 
 Nothing is read from a device while the script runs. What a value needs is kept as a detached
 handle, and read when the script has ended, so that an XLA run executes what it would execute
@@ -8,45 +8,83 @@ unwatched.
 from __future__ import annotations
 
 import functools
+import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
-from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.nn.utils import clip_grad
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
-from xla_migrate.verify.trace import Array, Step, Trace
+from xla_migrate.verify import measure
+from xla_migrate.verify.hooks import after, before
+from xla_migrate.verify.loading import Loading
+from xla_migrate.verify.models import Models, parameters_of
+from xla_migrate.verify.trace import Array, Evaluation, Step, Trace
 
 UNSCALED = "_loss_before_scaling"
+HALVES = {torch.bfloat16: "bfloat16", torch.float16: "bfloat16"}  # the CPU's autocast has one half
+
+
+class EnoughSteps(BaseException):
+    """Ends a script after the number of optimizer steps that were asked for."""
 
 
 class Recorder:
-    """Hooks into torch; ``observe`` is called with the name of each event: ``backward``, ``step``,
-    ``batch``.
+    """Hooks into torch; ``observe`` is called with the name of each event: ``backward``, ``step``.
 
     With ``values=False`` only the events and their order are kept, and no handle on a tensor.
+    ``draws`` counts the random operators so far; ``progress`` is called with the number of steps;
+    ``limit`` steps end the script; ``perturb`` is the relative change of initial parameters.
     """
 
-    def __init__(self, values: bool = True, observe: Callable[[str], None] | None = None) -> None:
-        self.values = values
+    def __init__(
+        self,
+        values: bool = True,
+        observe: Callable[[str], None] | None = None,
+        draws: Callable[[], int] = lambda: 0,
+        progress: Callable[[int], None] | None = None,
+        limit: int | None = None,
+        perturb: float = 0.0,
+    ) -> None:
+        self.values, self.limit, self.draws = values, limit, draws
         self.observe = observe or (lambda event: None)
+        self.progress = progress or (lambda steps: None)
         self.backwards = 0
-        self.batches = 0
+        self.dtype = "float32"
         self.losses: list[torch.Tensor | None] = []
         self.steps: list[Step] = []
-        self.optimizers: list[torch.optim.Optimizer] = []
-        self.modules: list[torch.nn.Module] = []
-        self._all_modules: list[weakref.ref[torch.nn.Module]] = []
+        self.models = Models(perturb)
+        self.loading = Loading(lambda: self.backwards, values)
+        self.order: list[str] = []
+        self._handles: list[tuple[list[int], Any, Any, Any]] = []
+        self._gradients: tuple[list[int], Any] | None = None
+        self._evaluations: list[tuple[Evaluation, torch.Tensor]] = []
+        self._start = time.perf_counter()
+        self._last_inputs: tuple[weakref.ref[Any], Any, Any] | None = None
 
     def install(self) -> None:
         """Hook into torch for the rest of the process, once."""
-        _after(torch.nn.Module, "__init__", self._module_made)
-        _after(torch.optim.Optimizer, "__init__", self._optimizer_made)
-        _after(GradScaler, "scale", _remember_unscaled)
-        _after(_BaseDataLoaderIter, "__next__", self._batch_made)
+        self.models.install()
+        self.loading.install()
+        after(torch.nn.Module, "__call__", self._called)
+        after(GradScaler, "scale", _remember_unscaled)
+        after(GradScaler, "unscale_", lambda scaler, result, args: self.order.append("unscale"))
+        after(autocast, "__enter__", self._casting)
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            before([torch.nn.utils, clip_grad], name, lambda: self.order.append("clip"))
+        register_optimizer_step_pre_hook(self._stepping)
         register_optimizer_step_post_hook(self._stepped)
+        self._watch_backward()
+
+    def _watch_backward(self) -> None:
         backward = torch.autograd.backward
 
         @functools.wraps(backward)
@@ -60,43 +98,106 @@ class Recorder:
     def _loss_given(self, tensors: torch.Tensor | Sequence[torch.Tensor]) -> None:
         roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self.backwards += len(roots)
+        if self.backwards == 1 and not self.models.optimizers:
+            self.models.adopt_all()
+        self.order.append("backward")
         if self.values:
             self.losses += [_handle(root) for root in roots]
 
-    def _module_made(self, module: Any, result: Any, args: Any) -> None:
-        self._all_modules.append(weakref.ref(module))
+    def _casting(self, context: Any, result: Any, args: Any) -> None:
+        if context._enabled:
+            self.dtype = HALVES.get(context.fast_dtype, self.dtype)
 
-    def _optimizer_made(self, optimizer: Any, result: Any, args: Any) -> None:
-        self.optimizers.append(optimizer)
-        wanted = {id(parameter) for parameter in _parameters_of(optimizer)}
-        alive = [module for module in (ref() for ref in self._all_modules) if module is not None]
-        owners = [m for m in alive if any(id(parameter) in wanted for parameter in m.parameters())]
-        inner = {id(child) for owner in owners for child in owner.modules() if child is not owner}
-        known = {id(module) for module in self.modules}
-        self.modules += [m for m in owners if id(m) not in inner | known]
+    def _called(self, module: Any, output: Any, args: Any) -> None:
+        if not self.models.is_outermost(module):
+            return
+        if not self.values:
+            self._last_inputs = (weakref.ref(module), args, None)
+        elif not torch.is_grad_enabled() and (found := measure.mean_square(output)):
+            made = Evaluation(type(module).__name__, len(self.steps), 0.0, found[1])
+            self._evaluations.append((made, found[0]))
 
-    def _batch_made(self, iterator: Any, result: Any, args: Any) -> None:
-        self.batches += 1
+    def input_shapes(self) -> str:
+        """The shapes of the last inputs of an outermost module, in words."""
+        if self._last_inputs is None:
+            return ""
+        module, inputs, _ = self._last_inputs
+        shapes = [list(t.shape) if isinstance(t, torch.Tensor) else t for t in inputs]
+        return f"{type(module()).__name__}({', '.join(map(_short, shapes))})"
+
+    def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Gradients are looked at before the step, which may change them; those that a closure
+        computes exist only after it."""
+        with_closure = len(args) > 1 or kwargs.get("closure") is not None
+        self._gradients = None if with_closure or not self.values else _gradients_of(optimizer)
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        numbers = [i for i, known in enumerate(self.optimizers) if known is optimizer]
-        self.steps.append(Step(numbers[0] if numbers else -1, self.backwards))
+        step = Step(
+            self.models.number_of(optimizer), self.backwards, order=self.order, draws=self.draws(),
+            seconds=time.perf_counter() - self._start,
+        )  # fmt: skip
+        self.steps.append(self._measured(step, optimizer) if self.values else step)
+        self.order = []
         self.observe("step")
+        self.progress(len(self.steps))
+        if self.limit is not None and len(self.steps) >= self.limit:
+            raise EnoughSteps
+
+    @measure.untouched
+    def _measured(self, step: Step, optimizer: Any) -> Step:
+        parameters = list(parameters_of(optimizer))
+        reached, gradients = self._gradients or _gradients_of(optimizer)
+        self._handles.append((reached, measure.norms(parameters), measure.digests(parameters), gradients))
+        return replace(
+            step,
+            learning_rates=[float(group.get("lr", 0.0)) for group in optimizer.param_groups],
+            unreached=sorted(set(range(len(parameters))) - set(reached)),
+        )
 
     def write_into(self, trace: Trace, materialise: Callable[[list[torch.Tensor]], None]) -> None:
         """Read all values, at the end; ``materialise`` computes pending tensors in one go."""
-        trace.steps, trace.batches = self.steps, self.batches
+        trace.steps, trace.batches, trace.loaded = self.steps, self.loading.count, self.loading.batches
+        trace.dtype, trace.draws = self.dtype, self.draws()
         if not self.values:
             return
-        groups = [list(_parameters_of(optimizer)) for optimizer in self.optimizers]
-        states = [dict(_state_of(module)) for module in self.modules]
-        pending = [tensor for tensor in self.losses if tensor is not None]
-        pending += [tensor for group in groups for tensor in group]
-        pending += [tensor for state in states for tensor in state.values()]
+        with measure.unwatched():
+            self._read(trace, materialise)
+
+    def _read(self, trace: Trace, materialise: Callable[[list[torch.Tensor]], None]) -> None:
+        models = self.models
+        groups = [list(parameters_of(optimizer)) for optimizer in models.optimizers]
+        states = [dict(models.state_of(module)) for module in models.outermost]
+        pending = [t for t in self.losses if t is not None] + [value for _, value in self._evaluations]
+        pending += [t for _, *values in self._handles for t in values if t is not None]
+        pending += [t for group in groups for t in group] + [t for s in states for t in s.values()]
         materialise(pending)
         trace.losses = [None if t is None else float(to_array(t)) for t in self.losses]
+        trace.steps = [_read_step(s, *h) for s, h in zip(self.steps, self._handles, strict=True)]
+        trace.evaluations = [replace(e, value=float(v) ** 0.5) for e, v in self._evaluations]
         trace.parameters = [[to_array(tensor) for tensor in group] for group in groups]
         trace.modules = [{n: to_array(tensor) for n, tensor in state.items()} for state in states]
+        trace.names, trace.tied = models.names(groups), models.tied()
+
+
+@measure.untouched
+def _gradients_of(optimizer: Any) -> tuple[list[int], Any]:
+    """The positions of parameters that have a gradient, and a handle on the norms of these."""
+    found = [(j, p.grad) for j, p in enumerate(parameters_of(optimizer)) if p.grad is not None]
+    return [j for j, _ in found], measure.norms([gradient for _, gradient in found])
+
+
+def _read_step(step: Step, reached: list[int], norms: Any, digests: Any, gradients: Any) -> Step:
+    by_parameter = [0.0] * (0 if norms is None else len(norms))
+    for j, value in zip(reached, _floats(gradients), strict=True):
+        by_parameter[j] = value
+    total = sum(value * value for value in by_parameter) ** 0.5 if reached else None
+    return replace(
+        step, gradient_norm=total, norms=_floats(norms), digests=_floats(digests), gradients=by_parameter
+    )
+
+
+def _floats(vector: Any) -> list[float]:
+    return [] if vector is None else [float(value) for value in to_array(vector)]
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -104,6 +205,11 @@ def to_array(tensor: torch.Tensor) -> Array:
     host = tensor.detach().cpu()
     array: Array = (host.float() if host.dtype == torch.bfloat16 else host).numpy().copy()
     return array
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _handle(loss: torch.Tensor) -> torch.Tensor | None:
@@ -115,25 +221,3 @@ def _remember_unscaled(scaler: Any, result: Any, args: Any) -> None:
     loss = args[0] if args else None
     if isinstance(result, torch.Tensor) and result is not loss:
         setattr(result, UNSCALED, loss)
-
-
-def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterable[torch.Tensor]:
-    return (parameter for group in optimizer.param_groups for parameter in group["params"])
-
-
-def _state_of(module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
-
-
-def _after(owner: Any, name: str, hook: Callable[[Any, Any, Any], None]) -> None:
-    """Call ``hook(self, result, args)`` whenever the method has returned."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        hook(self, result, args or tuple(kwargs.values()))
-        return result
-
-    setattr(owner, name, hooked)

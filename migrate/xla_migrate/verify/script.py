@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from xla_migrate.verify.recorder import EnoughSteps
 from xla_migrate.verify.trace import Failure
 
 FRAMES_KEPT = 6
@@ -15,7 +16,8 @@ FRAMES_KEPT = 6
 def run_script(path: Path, argv: list[str]) -> Failure | None:
     """Run ``path`` as ``__main__`` with ``argv``; return what ended it, None for a normal end.
 
-    ``sys.exit()`` and ``sys.exit(0)`` are normal ends. The namespace of the script stays alive.
+    ``sys.exit()``, ``sys.exit(0)`` and the end after enough steps are normal ends.
+    The namespace of the script stays alive.
     """
     main = ModuleType("__main__")
     main.__dict__.update(__file__=str(path), __builtins__=__builtins__, __spec__=None)
@@ -25,6 +27,8 @@ def run_script(path: Path, argv: list[str]) -> Failure | None:
     try:
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
         exec(code, main.__dict__)
+    except EnoughSteps:
+        return None
     except SystemExit as stop:
         return None if stop.code in (None, 0) else Failure("SystemExit", str(stop.code))
     except BaseException as problem:

@@ -5,9 +5,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from xla_migrate.verify.hooks import before
 from xla_migrate.verify.trace import Sample
+
+if TYPE_CHECKING:
+    from xla_migrate.verify.recorder import Recorder
+
+
+READ = "aten::_local_scalar_dense"
+"""Counted by torch_xla as if it fell back to the CPU: it is how a value is read."""
 
 
 def module(name: str) -> Any:
@@ -24,19 +32,26 @@ def refuse_cuda() -> None:
     module("torch.cuda")._lazy_init = refuse
 
 
-def take_sample(event: str) -> Sample:
+def take_sample(event: str, shapes: str = "") -> Sample:
     """The counts of this moment. Waits for pending executions, which adds none, as they count when
     they finish."""
     module("torch_xla.core.xla_model").wait_device_ops()
     metrics = module("torch_xla.debug.metrics")
-    fallbacks = [name for name in metrics.counter_names() if name.startswith("aten::")]
+    named = (name for name in metrics.counter_names() if name.startswith("aten::"))
+    fallbacks = [name for name in named if name != READ]
     return Sample(
         event=event,
         compiles=_samples_of(metrics, "CompileTime"),
         executions=_samples_of(metrics, "ExecuteTime"),
         barriers=metrics.counter_value("MarkStep") or 0,
         fallbacks={name: metrics.counter_value(name) for name in fallbacks},
+        shapes=shapes,
     )
+
+
+def executions() -> int:
+    """The executions that have finished."""
+    return _samples_of(module("torch_xla.debug.metrics"), "ExecuteTime")
 
 
 def _samples_of(metrics: Any, name: str) -> int:
@@ -92,3 +107,16 @@ def load_in_step() -> None:
             self._batches = iter(())
 
     loaders.ParallelLoader = InStep
+
+
+def watch_reductions(recorder: Recorder) -> None:
+    """Note when gradients are reduced over the replicas, by whichever function."""
+    xm = module("torch_xla.core.xla_model")
+    for name in ("reduce_gradients", "all_reduce"):
+        before([xm], name, lambda: note(recorder))
+
+
+def note(recorder: Recorder) -> None:
+    """One reduction is one entry, however many calls it takes."""
+    if recorder.order[-1:] != ["reduce"]:
+        recorder.order.append("reduce")

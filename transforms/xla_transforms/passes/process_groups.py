@@ -1,15 +1,19 @@
-"""Process groups: training in several processes is not converted, which the reader is told.
+"""Process groups: XLA's replicas know one another without any; where one is needed it is on XLA's backend.
 
-Source: pytorch/xla v2.9.0, the guide "How to do DistributedDataParallel": the backend is ``xla``, processes
-are started by ``torch_xla.launch``, and gradients are reduced by ``xm.optimizer_step``.
+What joins and leaves the group goes, with what is said only so that the processes find one another.
+Source: pytorch/xla v2.9.0, ``torch_xla/distributed/xla_backend.py`` (``xla://``) and the guide "How to do
+DistributedDataParallel": the runtime knows rank and world size.
 """
 
 from __future__ import annotations
 
+import libcst as cst
+
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
+from xla_transforms.replicas.groups import short
 from xla_transforms.roles import Kind
-from xla_transforms.statements import live_calls, migrating
+from xla_transforms.statements import bare, live_calls, migrating
 from xla_transforms.tree import method, receiver
 
 LEFT = Rule(
@@ -20,7 +24,19 @@ LEFT = Rule(
     "xm.optimizer_step reduces the gradients (pytorch/xla v2.9.0).",
     Severity.WARNING,
 )
-RULES = (LEFT,)
+GONE = Rule(
+    "XLA132",
+    "process-group-gone",
+    "The process group goes: XLA's replicas know one another by the runtime.",
+    "Nothing that is left asks for a group; a group on nccl raises without CUDA (pytorch/xla v2.9.0).",
+)
+BACKEND = Rule(
+    "XLA133",
+    "process-group-backend",
+    "A process group that something still needs is joined on XLA's backend.",
+    "init_method='xla://' takes rank and world size from the runtime (pytorch/xla v2.9.0, xla_backend.py).",
+)
+RULES = (LEFT, GONE, BACKEND)
 
 _ADVICE = {
     "torch.distributed.init_process_group": "write backend='xla' and init_method='xla://'",
@@ -33,6 +49,16 @@ _ADVICE = {
 def run(context: Context) -> None:
     if not migrating(context) or context.already_xla:
         return
+    if not context.distributed:
+        _tell(context)
+    elif context.replicas.groups.needed:
+        _on_xla(context)
+    else:
+        _leave(context)
+
+
+def _tell(context: Context) -> None:
+    """Several processes that the user wants as one, or that do not train together."""
     for call, path in live_calls(context):
         if path in _ADVICE:
             name = path.rpartition(".")[2]
@@ -40,3 +66,34 @@ def run(context: Context) -> None:
         elif method(call) == "share_memory" and context.roles.may_be(receiver(call), Kind.MODEL):
             advice = "let each process have a model of its own, and reduce the gradients"
             context.plan.report(LEFT, call, "processes cannot share what is on an XLA device", advice)
+
+
+def _on_xla(context: Context) -> None:
+    for call, path in live_calls(context):
+        if short(path) == "init_process_group":
+            needed = context.replicas.groups.needed[0]
+            change = context.plan.change(BACKEND, call, "something that is left needs a process group")
+            change.replace(call, change.spell(context.target.process_group))
+            change.use(context.target.process_group_module)
+            name = context.roles.path(needed.func).rpartition(".")[2]
+            line = context.roles.index(needed).source.span(needed).line
+            message = f"the process group stays, on XLA's backend: {name} (line {line}) needs it"
+            context.plan.report(BACKEND, call, message, fixed=True)
+
+
+def _leave(context: Context) -> None:
+    groups = context.replicas.groups
+    for function in groups.setups:
+        if context.roles.index(function) is context.index:
+            change = context.plan.change(GONE, function, "the function only joined or left the group")
+            change.remove(function)
+    for call in list(context.index.all(cst.Call)):
+        statement = bare(context, call)
+        goes = groups.joins(call) or groups.sets_up(call)
+        if statement is not None and goes and context.plan.free(call):
+            change = context.plan.change(GONE, call, "the replicas know one another by the runtime")
+            change.remove(statement)
+    for small in list(context.index.all(cst.Assign, cst.Expr)):
+        if groups.addresses(small) and not context.plan.taken(small):
+            change = context.plan.change(GONE, small, "no process has to be told where the others are")
+            change.remove(small)

@@ -22,8 +22,10 @@ __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
 class Roles:
     """The analysis of one program. All questions take nodes of its modules."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, replicated: bool | None = None) -> None:
+        """``replicated`` tells that the processes of a program stay several; by default as it has them."""
         self.program = program
+        self.replicated = program.replicated if replicated is None else replicated
         self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
         self._provisional: dict[int, Facts] = {}
         self._paths: dict[int, str] = {}

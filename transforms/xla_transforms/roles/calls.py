@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import classes, structure
+from xla_transforms.roles import classes, ranks, structure
 from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
+    DATA_PARALLEL,
+    DISTRIBUTED_DATA_PARALLEL,
     MODEL_METHODS_SAME,
     TENSOR_METHODS,
     result_of,
@@ -21,6 +23,9 @@ from xla_transforms.tree import argument, method, receiver, string_value, value_
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
 
+
+# What gives back what it is given, or a wrapper that stands for it.
+_AS_ITS_ARGUMENT = frozenset({"copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL})
 
 # What names the device in use, be it as a device or by its number.
 _CURRENT_DEVICE = frozenset(
@@ -66,6 +71,8 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return _builtin(roles, node, path.removeprefix("builtins."))
     if structure.is_wrapper(roles, node):
         return fact(Kind.ITERATOR, path, node)
+    if ranked := ranks.of_call(node, path):
+        return ranked
     kind, detail = result_of(path)
     if kind is Kind.DEVICE and not detail:
         return _device(roles, node)
@@ -73,9 +80,7 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return fact(Kind.TENSOR, _place(roles, node, detail))
     if path == "torch.compile" and node.args:
         return roles.facts(node.args[0].value)
-    if path == "torch.nn.DataParallel" and node.args:
-        return roles.facts(node.args[0].value)
-    if path == "copy.deepcopy" and node.args:
+    if path in _AS_ITS_ARGUMENT and node.args:
         return roles.facts(node.args[0].value)
     if path in _CURRENT_DEVICE:
         return fact(Kind.DEVICE, "cuda")
@@ -86,7 +91,7 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
 
 def _builtin(roles: Roles, node: cst.Call, name: str) -> Facts:
     if name in BUILTIN_NUMBERS:
-        return fact(Kind.NUMBER)
+        return (ranks.of_int(roles, node) if name == "int" else NOTHING) or fact(Kind.NUMBER)
     if name in ("str", "format", "repr"):
         inner = roles.places(node.args[0].value) - {"?"} if node.args else set()
         return fact(Kind.STRING, inner.pop() if len(inner) == 1 else "")
@@ -277,7 +282,7 @@ def _arguments(
             found |= roles.facts(value)
         elif any(arg.star for arg in site.args):
             found |= UNKNOWN
-    return frozenset(found)
+    return frozenset(found) | ranks.of_parameter(roles, function, position)
 
 
 def option(roles: Roles, name: str) -> Facts:
@@ -306,7 +311,7 @@ def _option_facts(roles: Roles, add: cst.Call, name: str) -> Facts:
         return fact(Kind.BOOLEAN, name, add)
     kind = roles.path(value_of(add, "type")).removeprefix("builtins.")
     if kind in ("int", "float"):
-        return fact(Kind.NUMBER, "", add)
+        return fact(Kind.NUMBER, ranks.LOCAL_RANK if name == ranks.OPTION else "", add)
     default = value_of(add, "default")
     found = roles.facts(default) if default is not None else NOTHING
     return frozenset(found) | fact(Kind.OPTION, name, add)

@@ -99,6 +99,17 @@ _NOT_TENSORS = frozenset(
     )
 )  # fmt: skip
 
+# Wrappers of a model that stand for it: their ``.module`` is the model.
+DATA_PARALLEL = frozenset(
+    {
+        "torch.nn.DataParallel", "torch.nn.parallel.DataParallel",
+        "torch.nn.parallel.data_parallel.DataParallel",
+    }
+)  # fmt: skip
+DISTRIBUTED_DATA_PARALLEL = frozenset(
+    f"torch.nn.parallel.{module}DistributedDataParallel" for module in ("", "distributed.")
+)
+
 BUILTIN_NUMBERS = frozenset({"len", "float", "int", "round", "id", "ord"})
 BUILTIN_WRAPPERS = {
     "enumerate": 0, "zip": 0, "reversed": 0, "iter": 0, "list": 0, "tuple": 0, "sorted": 0, "set": 0,

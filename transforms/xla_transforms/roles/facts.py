@@ -37,7 +37,8 @@ class Kind(Enum):
     MAPPING = "mapping"  # a dict; node the literal
     ITERATOR = "iterator"  # something that yields the elements of the expression ``node``
     STRING = "string"  # detail is the value where it is constant
-    NUMBER = "number"
+    NUMBER = "number"  # detail "host", "shape", or a rank's word (see ``roles.ranks``)
+    ENVIRONMENT = "environment"  # the text of a launcher's variable; detail what its number is
     BOOLEAN = "boolean"
     NONE = "none"
     UNKNOWN = "unknown"

@@ -41,7 +41,10 @@ _COMPARISONS = {
 
 
 def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
-    """The value a condition had on a machine with one CUDA device; ``None`` where the user decides it."""
+    """The value a condition had on a machine with one CUDA device; ``None`` where the user decides it.
+
+    A program of several processes was on a machine with several devices.
+    """
     if isinstance(node, cst.Call):
         path = roles.path(node.func)
         return True if path in TRUE_ON_CUDA else False if path in FALSE_ON_CUDA else None
@@ -74,8 +77,11 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
         return None
     number = number_value(target.comparator)
     if number is not None and isinstance(node.left, cst.Call):
-        is_count = roles.path(node.left.func) in COUNTS
-        return bool(compare(1, number)) if is_count else None
+        if roles.path(node.left.func) not in COUNTS:
+            return None
+        counts = (2, max(2, number), max(2, number) + 1) if roles.replicated else (1,)
+        values = {bool(compare(count, number)) for count in counts}
+        return values.pop() if len(values) == 1 else None
     text = string_value(target.comparator)
     if text is None or not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
         return None

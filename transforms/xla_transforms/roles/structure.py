@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from xla_transforms.roles import ranks
 from xla_transforms.roles.catalog import BUILTIN_WRAPPERS, ITERATION_WRAPPERS
 from xla_transforms.roles.facts import UNKNOWN, Fact, Facts, Kind, fact, known
 from xla_transforms.tree import method, number_value, receiver, string_value
@@ -64,6 +65,8 @@ def _of_dict_call(roles: Roles, node: cst.Call, step: int | str) -> Facts:
 
 
 def subscript(roles: Roles, node: cst.Subscript) -> Facts:
+    if ranked := ranks.of_subscript(roles, node):
+        return ranked
     base = roles.facts(node.value)
     if any(f.kind is Kind.TENSOR for f in base):
         return frozenset(f for f in base if f.kind is Kind.TENSOR)

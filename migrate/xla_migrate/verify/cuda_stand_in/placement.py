@@ -16,7 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 from xla_migrate.verify.cuda_stand_in.storages import (
     CUDA,
+    any_placed,
     is_placed,
+    is_unused,
     mark,
     names_cuda,
     settle,
@@ -34,36 +36,42 @@ class CudaOnCpu(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Arguments | None = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
-        if func is torch.Tensor.backward:
-            return self._backward(*args, **kwargs)
         handler = HANDLERS.get(func)
         if handler is not None:
-            return handler(*args, **kwargs)
+            return handler(*args, **(kwargs or {}))
+        if not kwargs:
+            if is_unused() and default_device.CURRENT_DEVICE is None:
+                return func(*args)
+            return _without_options(func, args)
+        kwargs = dict(kwargs)
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         return _on_cpu(func, args, kwargs)
 
-    def _backward(
-        self,
-        tensor: Any,
-        gradient: Any = None,
-        retain_graph: Any = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-    ) -> None:
-        """A mode is off while it handles a call; hooks and custom functions of a backward pass need
-        it on."""
-        with self:
-            torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+def _backward(
+    tensor: Any,
+    gradient: Any = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """A mode is off while it handles a call; hooks and custom functions of a backward pass need it on."""
+    with CudaOnCpu():
+        torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def _without_options(func: Any, args: Any) -> Any:
+    """The usual case, in few steps: nearly every call of a script comes by here."""
+    if any_placed(args) or _made_on_default_cuda(func):
+        return _mark_results(func(*args), args, {}, copy=False)
+    return func(*args)
 
 
 def _on_cpu(func: Any, args: Any, kwargs: Arguments) -> Any:
     device = kwargs.get("device")
     if device is None:
-        on_cuda = _made_on_default_cuda(func) or any(
-            is_placed(tensor) for tensor in tensors_in([args, kwargs])
-        )
+        on_cuda = _made_on_default_cuda(func) or any_placed(args) or any_placed(kwargs.values())
     else:
         on_cuda = names_cuda(device)
     if on_cuda and device is not None:
@@ -75,8 +83,11 @@ def _on_cpu(func: Any, args: Any, kwargs: Arguments) -> Any:
 
 
 def _made_on_default_cuda(func: Any) -> bool:
+    default = default_device.CURRENT_DEVICE
     return (
-        names_cuda(default_device.CURRENT_DEVICE) and func in default_device._device_constructors()
+        default is not None
+        and names_cuda(default)
+        and func in default_device._device_constructors()
     )
 
 
@@ -148,6 +159,7 @@ HANDLERS: dict[Any, Handler] = {
     TENSOR.is_cpu.__get__: lambda tensor: tensor.is_cpu and not is_placed(tensor),
     TENSOR.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
     torch.get_device: lambda tensor: 0 if is_placed(tensor) else tensor.get_device(),
+    TENSOR.backward: _backward,
     TENSOR.pin_memory: lambda tensor, *args, **kwargs: tensor,
     TENSOR.is_pinned: lambda tensor, *args, **kwargs: False,
 }

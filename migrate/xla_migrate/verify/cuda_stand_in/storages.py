@@ -7,13 +7,14 @@ storage lives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 CUDA = torch.device("cuda", 0)
 MARK = "_pretends_to_be_on_cuda"
+_in_use = False  # whether anything was ever marked
 
 
 def names_cuda(device: object) -> bool:
@@ -48,6 +49,8 @@ def mark(tensor: torch.Tensor) -> torch.Tensor:
 
 def mark_storage(storage: Any) -> None:
     """Let an untyped storage pretend to be on the CUDA device."""
+    global _in_use
+    _in_use = True
     setattr(storage, MARK, True)
 
 
@@ -63,6 +66,29 @@ def settle(result: torch.Tensor, source: torch.Tensor, on_cuda: bool) -> torch.T
     if is_placed(source) != on_cuda and share_memory(result, source):
         result = result.clone()
     return mark(result) if on_cuda else result
+
+
+def is_unused() -> bool:
+    """Whether nothing was ever placed on the CUDA device: the script chose the CPU so far."""
+    return not _in_use
+
+
+def any_placed(values: Iterable[object]) -> bool:
+    """Whether a tensor in nested containers pretends to be on the CUDA device."""
+    return _in_use and _holds_placed(values)
+
+
+def _holds_placed(values: Iterable[object]) -> bool:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if is_placed(value):
+                return True
+        elif isinstance(value, (list, tuple)):
+            if _holds_placed(value):
+                return True
+        elif isinstance(value, dict) and _holds_placed(value.values()):
+            return True
+    return False
 
 
 def tensors_in(value: object) -> Iterator[torch.Tensor]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+else:
     import tomli as tomllib
 
 from xla_migrate.verify import BOUNDS, Bounds, Limits
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,11 @@ class Case:
     """One case. Read from ``case.toml``, all but ``dtype`` optional:
 
     ``argv``               the arguments of the script
+    ``replicas``           how many replicas it is run in, against as many native ranks (1)
     ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
     ``loss_bound``         another bound than that of the dtype, for losses
     ``parameter_bound``    the same for final parameters
+    ``evaluation_bound``   the same for what modules return without gradients
     ``ignore_parameters``  parameters without a gradient but rounding, as ``optimizer.position``
     ``iterations``         iterations of all loops, where neither loaders nor optimizer steps tell
     ``execution_slack``    executions allowed beyond the iterations (3)
@@ -36,6 +39,7 @@ class Case:
     bounds: Bounds
     limits: Limits
     argv: list[str] = field(default_factory=list)
+    replicas: int = 1
     ignore: list[str] = field(default_factory=list)
     not_counted: str = ""
     prints_otherwise: str = ""
@@ -48,6 +52,7 @@ def read_case(directory: Path) -> Case | None:
     if not settings.get("runnable"):
         return None
     usual = BOUNDS[settings["dtype"]]
+    loss = settings.get("loss_bound", usual.loss)
     limits = {
         name: settings[name]
         for name in ("iterations", "execution_slack", "compile_slack")
@@ -57,11 +62,13 @@ def read_case(directory: Path) -> Case | None:
         name=directory.name,
         native=directory / "native.py",
         bounds=Bounds(
-            loss=settings.get("loss_bound", usual.loss),
+            loss=loss,
             parameters=settings.get("parameter_bound", usual.parameters),
+            evaluation=settings.get("evaluation_bound", loss * usual.evaluation) / loss,
         ),
         limits=Limits(**limits),
         argv=settings.get("argv", []),
+        replicas=settings.get("replicas", 1),
         ignore=settings.get("ignore_parameters", []),
         not_counted=settings.get("not_counted", ""),
         prints_otherwise=settings.get("prints_otherwise", ""),

@@ -1,0 +1,107 @@
+"""Numbers that describe tensors, computed where the tensors are and read when the run has ended.
+
+A handle kept here adds an output to the next execution of an XLA device, and no execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+SAMPLED = 65_536
+"""At most about so many elements of a batch enter its digest."""
+
+
+def untouched(function: Any) -> Any:
+    """Run outside of autograd and of every function mode, the stand-in's among them."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with unwatched(), torch.no_grad():
+            return function(*args, **kwargs)
+
+    return called
+
+
+def unwatched() -> Any:
+    """A context in which no function mode sees the calls, the stand-in's least of all."""
+    switch: Any = torch._C.DisableTorchFunction
+    return switch()
+
+
+@untouched
+def norms(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The 2-norms of tensors of one device, as one vector; None without tensors."""
+    values = [_plain(tensor) for tensor in tensors]
+    return torch.stack(torch._foreach_norm(values)) if values else None
+
+
+@untouched
+def digests(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The sums of tensors under fixed weights, as one vector; None without tensors."""
+    values = [_plain(tensor).reshape(-1) for tensor in tensors]
+    dots = [torch.dot(value, weights(value.numel(), str(value.device))) for value in values]
+    return torch.stack(dots) if dots else None
+
+
+@lru_cache(maxsize=512)
+def weights(count: int, device: str) -> torch.Tensor:
+    """Whole numbers from -5 to 5 in a fixed order, as float32."""
+    numbers = (torch.arange(count, dtype=torch.int64) * 37) % 11 - 5
+    return numbers.to(torch.float32).to(device)
+
+
+@untouched
+def batch_digest(batch: object) -> float | None:
+    """One number for the tensors of a batch on the host, None where it holds none."""
+    parts = [_sampled(t) for t in _tensors(batch) if t.device.type == "cpu" and t.numel()]
+    return sum(float(torch.dot(p, weights(p.numel(), "cpu"))) for p in parts) if parts else None
+
+
+@untouched
+def mean_square(output: object) -> tuple[torch.Tensor, int] | None:
+    """The mean square of the first floating-point tensor in an output, and its size."""
+    for tensor in _tensors(output):
+        if tensor.is_floating_point() and tensor.numel():
+            return _plain(tensor).square().mean(), tensor.numel()
+    return None
+
+
+@untouched
+def perturb(parameter: torch.Tensor, size: float) -> None:
+    """Change every element by a relative ``size`` or less, in a fixed pattern."""
+    if parameter.is_floating_point():
+        pattern = weights(parameter.numel(), str(parameter.device)).reshape(parameter.shape) / 5
+        parameter.mul_((1 + size * pattern).to(parameter.dtype))
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A float32 tensor without graph: the values of a sparse one, both parts of a complex one."""
+    value = tensor.detach()
+    if value.layout != torch.strided:
+        value = value.coalesce().values() if value.layout == torch.sparse_coo else value.values()
+    if value.is_complex():
+        value = torch.view_as_real(value)
+    return value if value.dtype == torch.float32 else value.float()
+
+
+def _sampled(tensor: torch.Tensor) -> torch.Tensor:
+    value = _plain(tensor).reshape(-1)
+    return value[:: max(1, value.numel() // SAMPLED)]
+
+
+def _tensors(value: object) -> Iterable[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif hasattr(value, "__dict__") and type(value).__module__ != "builtins":  # a dataclass of outputs
+        for item in vars(value).values():
+            if isinstance(item, (torch.Tensor, list, tuple, dict)):
+                yield from _tensors(item)

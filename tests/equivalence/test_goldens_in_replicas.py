@@ -1,0 +1,40 @@
+"""Every golden case of several processes: its replicas train to the numbers of the native ranks, and
+do the same as one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden_cases import Case, runnable_cases
+from printed import first_difference
+
+from xla_migrate import migrate_source
+from xla_migrate.verify import Outcome, Runner
+from xla_migrate.verify.judge import judge_replicas
+from xla_migrate.verify.replica_runner import record_replicas
+
+pytestmark = pytest.mark.slow
+
+CASES = [case for case in runnable_cases() if case.replicas > 1]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path: Path) -> None:
+    migrated = tmp_path / "migrated.py"
+    migrated.write_text(migrate_source(case.native.read_text()).code)
+
+    def run(script, side):
+        workdir = tmp_path / side
+        workdir.mkdir()
+        return record_replicas(runner, script, side, workdir, case.replicas, argv=case.argv, timeout=120.0)
+
+    native, replicas = run(case.native, "native"), run(migrated, "xla")
+    verdict = judge_replicas(native, replicas, bounds=case.bounds, ignore=case.ignore)
+    assert verdict.outcome in (Outcome.EQUAL, Outcome.WITHIN), verdict.reason
+    assert verdict.replicas == ()
+    assert verdict.comparison is not None
+    assert verdict.comparison.losses
+    assert {f for trace in replicas for f in trace.files} == {f for trace in native for f in trace.files}
+    for one, other in zip(native, replicas, strict=True):
+        assert first_difference(one.stdout, other.stdout, case.bounds.loss) is None

@@ -1,0 +1,58 @@
+"""Ranks and world sizes."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import check_noop, findings, run_only
+from replicated import launched, spawned
+
+
+def test_without_replicas_they_stay() -> None:
+    check_noop('import os, torch\nx = torch.ones(1).cuda()\nrank = int(os.environ["RANK"])\n', "ranks")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'port = int(os.environ["PORT"])',
+        "sub = dist.get_rank(group)",
+        'os.environ["RANK"] = "0"',
+        "rank = args.rank",
+    ],
+)
+def test_what_is_no_rank_stays(line: str) -> None:
+    check_noop(launched(line), "ranks")
+
+
+@pytest.mark.parametrize(
+    ("native", "expected"),
+    [
+        ("dist.get_rank()", "xr.global_ordinal()"),
+        ("dist.get_world_size()", "xr.world_size()"),
+        ('int(os.environ["RANK"])', "xr.global_ordinal()"),
+        ('int(os.environ.get("LOCAL_RANK", 0))', "xr.local_ordinal()"),
+        ('int(os.getenv("WORLD_SIZE", 1))', "xr.world_size()"),
+        ('"of " + os.environ["RANK"]', '"of " + str(xr.global_ordinal())'),
+        ("torch.cuda.device_count()", "xr.local_device_count()"),
+    ],
+)
+def test_the_runtime_is_asked(native: str, expected: str) -> None:
+    text = run_only(launched(f"value = {native}"), "ranks")
+    assert f"    value = {expected}\n" in text
+    assert "import torch_xla.runtime as xr\n" in text
+
+
+def test_an_option_of_the_launcher_is_read_from_the_runtime() -> None:
+    before = "import argparse\nparser = argparse.ArgumentParser()\n"
+    before += 'parser.add_argument("--local_rank", type=int)\n'
+    text = run_only(launched("args = parser.parse_args()", "print(args.local_rank)", before=before), "ranks")
+    assert "print(xr.local_ordinal())" in text
+
+
+def test_on_one_machine_the_devices_are_the_world() -> None:
+    assert "b = x // xr.world_size()" in run_only(spawned("b = x // torch.cuda.device_count()"), "ranks")
+
+
+def test_before_the_launch_nobody_is_asked() -> None:
+    code = spawned("pass").replace("    n = ", "    print(dist.get_world_size())\n    n = ")
+    assert [code for code, _ in findings(code, "ranks")] == ["XLA145"]

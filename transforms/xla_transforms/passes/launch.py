@@ -1,0 +1,174 @@
+"""Starting the processes: ``torch_xla.launch`` runs a function in one process for each device.
+
+What ``mp.spawn`` started is started by it, its first argument still being the process's number. A script
+that a launcher ran once for each process gets a function for what its main guard did.
+Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``launch``: no ``nprocs``, no ``join``; the function
+has to be one that can be pickled, and nothing may touch the device before.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.plan import Planned
+from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Entry, Launch
+from xla_transforms.replicas.groups import short
+from xla_transforms.roles.ranks import SPAWNERS
+from xla_transforms.scopes import How
+from xla_transforms.tree import argument
+
+SPAWN = Rule(
+    "XLA161",
+    "launch",
+    "Processes are started by torch_xla.launch, one for each device.",
+    "mp.spawn knows nothing of XLA's devices; how many there are is the runtime's to say "
+    "(pytorch/xla v2.9.0, torch_xla.py).",
+)
+ENTRY = Rule(
+    "XLA162",
+    "entry-point",
+    "What a launcher ran once for each process is a function that torch_xla.launch runs.",
+    "Start the script by python alone: torchrun's processes would not be replicas of one another "
+    "(pytorch/xla v2.9.0, torch_xla.py).",
+)
+LEFT = Rule(
+    "XLA163",
+    "launch-left",
+    "A start of processes could not be written anew.",
+    "torch_xla.launch takes a function of a module and waits for its processes.",
+    Severity.ERROR,
+)
+RULES = (SPAWN, ENTRY, LEFT)
+
+_FUNCTION = "_mp_fn"
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or context.already_xla:
+        return
+    if context.replicas.asked and context.replicas.obstacle:
+        _tell(context)
+    if not context.replicas.active:
+        return
+    starts = context.replicas.starts
+    for launch in starts.launches:
+        if context.roles.index(launch.call) is context.index and context.plan.free(launch.call):
+            _launch(context, launch)
+        if launch.function is not None and context.roles.index(launch.function) is context.index:
+            _parameters(context, launch)
+    for entry in starts.entries:
+        if entry.index is context.index:
+            _entry(context, entry)
+
+
+def _tell(context: Context) -> None:
+    """What stands in the way, where the module starts processes or has them meet; else at its beginning."""
+    calls = (c for c, path in context.reached if path in SPAWNERS or short(path) == "init_process_group")
+    first = context.index.source.module.body[0]
+    alone = len(context.program.modules) == 1
+    place = next(calls, first if alone else None)
+    if place is not None:
+        advice = "write a function of what each process does, and torch_xla.launch(function)"
+        context.plan.report(LEFT, place, context.replicas.obstacle, advice)
+
+
+def _launch(context: Context, launch: Launch) -> None:
+    given = argument(launch.call, "args", 1)
+    change = context.plan.change(SPAWN, launch.call, "one process for each XLA device")
+    function = argument(launch.call, "fn", 0)
+    assert function is not None
+    if launch.values is None and given is not None:
+        change.replace(launch.call, change.spell(context.target.launch_with), function.value, given.value)
+        return
+    dropped = context.replicas.starts.dropped(launch)
+    kept = [v for i, v in enumerate(launch.values or []) if i not in dropped]
+    _write(context, change, launch, function.value, kept)
+    _unused(context, launch)
+
+
+def _write(
+    context: Context,
+    change: Planned,
+    launch: Launch,
+    function: cst.BaseExpression,
+    kept: list[cst.BaseExpression],
+) -> None:
+    if not kept:
+        change.replace(launch.call, change.spell(context.target.launch), function)
+        return
+    parts = ", ".join(f"{{{i + 1}}}" for i in range(len(kept))) + ("," if len(kept) == 1 else "")
+    template = change.spell(context.target.launch_with).replace("{1}", f"({parts})")
+    change.replace(launch.call, template, function, *kept)
+
+
+def _unused(context: Context, launch: Launch) -> None:
+    """The variable that only counted processes for the launch."""
+    starts = context.replicas.starts
+    for counted in starts.counters(launch):
+        statement = context.index.parent(context.index.parent(counted) or counted)
+        if isinstance(statement, cst.Assign) and not context.plan.taken(statement):
+            change = context.plan.change(SPAWN, statement, "the runtime counts the processes")
+            change.remove(statement)
+
+
+def _parameters(context: Context, launch: Launch) -> None:
+    """Parameters that took the number of processes go; where it is still read the runtime is asked."""
+    assert launch.function is not None
+    dropped = context.replicas.starts.dropped(launch)
+    gone = [launch.parameters[position] for position in dropped]
+    if not gone:
+        return
+    change = context.plan.change(SPAWN, launch.function, "the runtime tells how many processes there are")
+    change.drop([*launch.function.params.params], gone)
+    first = launch.function.body.body[0]
+    for param in gone:
+        name, number = param.name.value, context.replicas.meant(LOCAL_WORLD_SIZE)
+        spelling = context.target.world_size if number == WORLD_SIZE else context.target.local_world_size
+        if _read(context, launch.function, name):
+            change.before(first, f"{name} = {change.spell(spelling)}")
+
+
+def _read(context: Context, function: cst.FunctionDef, name: str) -> bool:
+    """Whether something that stays reads a parameter."""
+    scope = context.index.scopes[function]
+    return any(not context.plan.taken(node) for node in context.index.named_of(scope, name))
+
+
+def _entry(context: Context, entry: Entry) -> None:
+    """``if __name__ == "__main__":`` becomes the function, and a new guard behind it launches that."""
+    guard, offsets = entry.guard, context.index.source.offsets
+    name = _free(context)
+    change = context.plan.change(ENTRY, guard, "torch_xla.launch runs it in one process for each XLA device")
+    change.cut(offsets(guard)[0], context.plan.bracketed(guard.test)[1], f"def {name}(index)")
+    launched = _bound(context, guard)
+    if launched:
+        change.before(guard.body.body[0], "global " + ", ".join(launched))
+    head = f"if {context.index.source.code(guard.test)}:"
+    line = change.spell(context.target.launch).replace("{0}", name)
+    change.after(guard, "", "", head, f"{context.index.source.indent}{line}")
+    message = "start the script by python alone: torch_xla.launch starts a process for each device"
+    context.plan.report(ENTRY, guard, message, fixed=True)
+
+
+def _free(context: Context) -> str:
+    bound = {name for scope in context.index.scopes.values() for name in scope.bindings}
+    name = _FUNCTION
+    while name in bound:
+        name += "_"
+    return name
+
+
+def _bound(context: Context, guard: cst.If) -> list[str]:
+    """The names that a main guard binds and functions of the module read."""
+    index = context.index
+    module = index.scopes[index.source.module]
+    found = []
+    for name, bindings in module.bindings.items():
+        inside = [b for b in bindings if index.within(b.statement, guard) and b.how is not How.DEFINE]
+        elsewhere = [n for n in index.named_of(module, name) if not index.within(n, guard)]
+        if inside and (elsewhere or len(inside) < len(bindings)):
+            found.append(name)
+    return sorted(found)
+

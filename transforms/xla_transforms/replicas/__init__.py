@@ -1,0 +1,92 @@
+"""How a program trains in several processes: who starts them, what each runs, what says which one it is.
+
+Asked on demand, of the whole program: one file may start the processes, another one hold what they run.
+The analysis speaks of the native program alone; what the migrated one says in its place is the passes'.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import libcst as cst
+
+from xla_transforms.replicas.groups import Groups
+from xla_transforms.replicas.masters import Master, master_of
+from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
+from xla_transforms.roles import Roles
+from xla_transforms.roles.catalog import DISTRIBUTED_DATA_PARALLEL
+from xla_transforms.roles.facts import Kind, known
+from xla_transforms.roles.ranks import INDEX, LOCAL_RANK, LOCAL_WORLD_SIZE, PLACES, RANK, SIZES, WORLD_SIZE
+from xla_transforms.settings import Distributed
+from xla_transforms.wrappers import Wrappers
+
+__all__ = [
+    "INDEX", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PLACES", "RANK", "SIZES", "WORLD_SIZE", "Entry", "Launch",
+    "Master", "Replicas", "Style",
+]  # fmt: skip
+
+
+class Replicas:
+    """The processes of one program. ``wanted`` is the user's setting."""
+
+    def __init__(self, roles: Roles, wanted: Distributed = "auto") -> None:
+        self.roles = roles
+        self.wanted = wanted
+        self.starts = Starts(roles)
+        self.groups = Groups(roles)
+
+    @property
+    def native(self) -> bool:
+        """Whether the native program trains in several processes that average their gradients."""
+        return self.roles.program.replicated
+
+    @property
+    def asked(self) -> bool:
+        """Whether the migrated program is to train in replicas."""
+        return self.native if self.wanted == "auto" else bool(self.wanted)
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why nothing can start replicas of the program; empty where something can.
+
+        Half of a program of several processes would train in none: then all of it is left.
+        """
+        return self.starts.obstacle
+
+    @cached_property
+    def active(self) -> bool:
+        """Whether the migrated program trains in replicas."""
+        return self.asked and not self.obstacle
+
+    @property
+    def style(self) -> Style:
+        """How the native processes come to be."""
+        if self.starts.launches:
+            return Style.SPAWN
+        return Style.LAUNCHER if self.native else Style.SINGLE
+
+    def number(self, node: cst.CSTNode | None) -> str:
+        """Which rank or size an expression is (``RANK``, ``WORLD_SIZE`` ...); empty for none or for several.
+
+        A constant beside it (what it is before, or without, the processes) does not count.
+        """
+        facts = known(self.roles.facts(node)) if node is not None else frozenset()
+        if any(f.kind not in (Kind.NUMBER, Kind.ENVIRONMENT) for f in facts):
+            return ""
+        details = {self.meant(f.detail) for f in facts} - {""}
+        return details.pop() if len(details) == 1 and details <= PLACES | SIZES else ""
+
+    def meant(self, detail: str) -> str:
+        """On one machine the number that spawn gives a process is its rank, their count the world size."""
+        if self.starts.several_hosts or self.style is not Style.SPAWN:
+            return LOCAL_RANK if detail == INDEX else detail
+        return {INDEX: RANK, LOCAL_WORLD_SIZE: WORLD_SIZE}.get(detail, detail)
+
+    def master(self, test: cst.BaseExpression) -> Master | None:
+        """What a condition says of the master process; ``None`` where it does not ask for it."""
+        return master_of(self, test)
+
+    @cached_property
+    def wrappers(self) -> Wrappers:
+        """The ``DistributedDataParallel`` of the program."""
+        return Wrappers(self.roles, DISTRIBUTED_DATA_PARALLEL)

@@ -1,0 +1,135 @@
+"""Conditions that let one process through: ``rank == 0``, ``not rank``, ``is_main_process()``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.roles import Kind
+from xla_transforms.roles.facts import of_kind
+from xla_transforms.roles.ranks import LOCAL_RANK, PLACES
+from xla_transforms.tree import body_of, number_value
+
+if TYPE_CHECKING:
+    from xla_transforms.replicas import Replicas
+
+_NEVER_MASTER = {cst.NotEqual: False, cst.Equal: True, cst.In: True, cst.NotIn: False, cst.LessThan: True,
+                 cst.LessThanEqual: True, cst.GreaterThan: False, cst.GreaterThanEqual: False}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Master:
+    """What a condition says: with ``only`` it holds on the master alone, else on all but the master.
+
+    ``rest`` are the parts joined to it by ``and`` that every replica answers alike; ``local`` tells that
+    each host has a master of its own.
+    """
+
+    only: bool
+    local: bool = False
+    rest: tuple[cst.BaseExpression, ...] = ()
+
+
+def master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _negated(replicas, test)
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return _both(replicas, test)
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        return _compared(replicas, test)
+    if isinstance(test, cst.Call) and not test.args:
+        return _asked(replicas, test)
+    return _named(replicas, test) if isinstance(test, (cst.Name, cst.Attribute)) else None
+
+
+def _negated(replicas: Replicas, test: cst.UnaryOperation) -> Master | None:
+    if place := _place(replicas, test.expression):
+        return Master(True, place == LOCAL_RANK)
+    inner = master_of(replicas, test.expression)
+    return Master(not inner.only, inner.local) if inner is not None and not inner.rest else None
+
+
+def _both(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
+    left, right = master_of(replicas, test.left), master_of(replicas, test.right)
+    if left is not None and right is not None:
+        return None
+    if left is not None:
+        return Master(left.only, left.local, (*left.rest, test.right))
+    return Master(right.only, right.local, (test.left, *right.rest)) if right is not None else None
+
+
+def _compared(replicas: Replicas, test: cst.Comparison) -> Master | None:
+    target = test.comparisons[0]
+    place, only = _place(replicas, test.left), _NEVER_MASTER.get(type(target.operator))
+    if not place or only is None:
+        return None
+    values, operator = _values(target.comparator), type(target.operator)
+    if operator in (cst.In, cst.NotIn):
+        means = values is not None and values <= {0, -1}
+    elif operator in (cst.LessThan, cst.GreaterThanEqual):
+        means = values == {1}
+    else:  # a single process has no rank, or -1: == -1 asks for that, not for the master
+        means = values == {0}
+    return Master(only, place == LOCAL_RANK) if means else None
+
+
+def _values(node: cst.BaseExpression) -> set[int | float] | None:
+    if isinstance(node, (cst.Tuple, cst.List, cst.Set)):
+        each = [_values(e.value) for e in node.elements]
+        return None if None in each else {v for one in each for v in one or ()}
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = number_value(node.expression)
+        return {-inner} if inner is not None else None
+    value = number_value(node)
+    return {value} if value is not None else None
+
+
+def _place(replicas: Replicas, node: cst.BaseExpression) -> str:
+    number = replicas.number(node)
+    return number if number in PLACES else ""
+
+
+def _asked(replicas: Replicas, call: cst.Call) -> Master | None:
+    """A function of the program whose one ``return`` is such a condition."""
+    functions = [f.node for f in of_kind(replicas.roles.facts(call.func), Kind.FUNCTION)]
+    function = functions[0] if len(functions) == 1 else None
+    if not isinstance(function, cst.FunctionDef):
+        return None
+    exits = [e for e in replicas.roles.exits(function) if isinstance(e, cst.Return)]
+    if len(exits) != 1 or exits[0].value is None or len(_statements(function)) != 1:
+        return None
+    with replicas.roles.guarded(("master", function)) as free:
+        return master_of(replicas, exits[0].value) if free else None
+
+
+def _statements(function: cst.FunctionDef) -> list[cst.CSTNode]:
+    """The statements of a function, its docstring left out."""
+    return [s for s in body_of(function) if not _is_text(s)]
+
+
+def _is_text(statement: cst.CSTNode) -> bool:
+    small = body_of(statement)[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
+
+
+def _named(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
+    """``is_master`` for ``is_master = rank == 0``."""
+    values = _bound(replicas, node)
+    if len(values) != 1:
+        return None
+    with replicas.roles.guarded(("master", node)) as free:
+        return master_of(replicas, values[0]) if free else None
+
+
+def _bound(replicas: Replicas, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    roles = replicas.roles
+    if isinstance(node, cst.Name):
+        found = roles.bindings(node)
+    elif isinstance(node, cst.Attribute):
+        found = list(roles.program.attributes.get(node.attr.value, ()))
+    else:
+        return []
+    plain = all(b.value is not None and not b.path for b in found)
+    return [b.value for b in found if b.value is not None] if plain else []

@@ -1,0 +1,252 @@
+"""Where the processes of a program start, and what each of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import libcst as cst
+
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
+from xla_transforms.roles.classes import find_method
+from xla_transforms.roles.facts import of_kind
+from xla_transforms.roles.ranks import INDEX, LOCAL_WORLD_SIZE, SPAWNERS, WORLD_SIZE, arguments
+from xla_transforms.scopes import ModuleIndex, parameters
+from xla_transforms.tree import string_value, value_of, walk
+
+
+class Style(Enum):
+    """How the processes of a native program come to be."""
+
+    SINGLE = "single"  # there is one
+    SPAWN = "spawn"  # torch.multiprocessing starts them
+    LAUNCHER = "launcher"  # torchrun, srun, mpirun ... start the script once for each
+
+
+@dataclass(eq=False)
+class Launch:
+    """A call that starts processes: what each runs, and what it is given behind its number.
+
+    ``function`` is ``None`` where it is not one function of the program, ``values`` where they are not seen.
+    """
+
+    call: cst.Call
+    function: cst.FunctionDef | None
+    values: list[cst.BaseExpression] | None
+
+    @property
+    def parameters(self) -> list[cst.Param]:
+        """The function's parameters that take ``values``, in their order."""
+        return parameters(self.function)[1:] if self.function is not None else []
+
+    @property
+    def joins(self) -> bool:
+        """Whether the call waits for the processes."""
+        join = value_of(self.call, "join", 3)
+        return join is None or (isinstance(join, cst.Name) and join.value == "True")
+
+
+@dataclass(eq=False)
+class Entry:
+    """``if __name__ == "__main__":`` of a script that a launcher starts once for each process."""
+
+    guard: cst.If
+    index: ModuleIndex
+
+
+class Starts:
+    """Finds them in one program."""
+
+    def __init__(self, roles: Roles) -> None:
+        self.roles = roles
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        """The calls of ``mp.spawn`` and its like."""
+        calls = self.roles.program.calls
+        found = (*calls.get("spawn", ()), *calls.get("start_processes", ()))
+        return [self._launch(c) for c in found if self.roles.path(c.func) in SPAWNERS]
+
+    def _launch(self, call: cst.Call) -> Launch:
+        target = value_of(call, "fn", 0)
+        functions = of_kind(self.roles.facts(target), Kind.FUNCTION) if target is not None else frozenset()
+        nodes = [f.node for f in functions]
+        function = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], cst.FunctionDef) else None
+        return Launch(call, function, arguments(call))
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why the starts of the program cannot be written anew; empty where they can."""
+        for launch in self.launches:
+            if launch.function is None:
+                return "it is not known what function the processes run"
+            if not isinstance(self.roles.index(launch.function).parent(launch.function), cst.Module):
+                return "the function that the processes run is not one of a module"
+            if not launch.joins:
+                return "the processes are started and not waited for"
+        whole = all(e.guard.orelse is None and _indented(e.guard) for e in self.entries)
+        if not self.launches and not (self.entries and whole):
+            return "no main guard joins a process group, so that nothing is known to launch the processes"
+        return ""
+
+    def dropped(self, launch: Launch) -> list[int]:
+        """The positions among ``launch.values`` of what only counts processes: each asks the runtime instead.
+
+        Only where the parameter can go too: nobody but the launch calls the function.
+        """
+        if launch.function is None or launch.values is None or callers(self.roles, launch.function):
+            return []
+        params = launch.parameters
+        return [p for p in range(min(len(launch.values), len(params))) if self._counts(params[p])]
+
+    def _counts(self, param: cst.Param) -> bool:
+        facts = self.roles.facts(param.name)
+        return bool(facts) and all(
+            f.kind is Kind.NUMBER and f.detail in (WORLD_SIZE, LOCAL_WORLD_SIZE) for f in facts
+        )
+
+    def counters(self, launch: Launch) -> list[cst.Name]:
+        """The variables that only tell a launch how many processes to start: the names they are bound by."""
+        gone = [launch.values[p] for p in self.dropped(launch)] if launch.values is not None else []
+        count = value_of(launch.call, "nprocs", 2)
+        uses = [n for n in (*gone, *([count] if count is not None else [])) if isinstance(n, cst.Name)]
+        found: dict[cst.Name, None] = {}
+        for use in uses:
+            bindings = self.roles.bindings(use)
+            target = bindings[0].node if len(bindings) == 1 else None
+            if isinstance(target, cst.Name) and self._read_by(target) <= set(uses):
+                found[target] = None
+        return list(found)
+
+    def _read_by(self, target: cst.Name) -> set[cst.Name]:
+        index = self.roles.index(target)
+        scope = index.scope_of(target).owner(target.value)
+        return {n for n in index.named_of(scope, target.value) if n is not target}
+
+    def only_counts(self, node: cst.CSTNode) -> bool:
+        """Whether an expression is there for launches alone: how many processes they start."""
+        index = self.roles.index(node)
+        for launch in self.launches:
+            count = value_of(launch.call, "nprocs", 2)
+            if count is not None and index.within(node, count):
+                return True
+            for name in self.counters(launch):
+                binding = self.roles.bindings(name)
+                if any(b.value is not None and index.within(node, b.value) for b in binding):
+                    return True
+        return False
+
+    @cached_property
+    def several_hosts(self) -> bool:
+        """Whether the number that spawn gives a process is but a part of its rank: ``node * gpus + gpu``."""
+        modules = self.roles.program.modules.values() if self.launches else ()
+        sums = (n for index in modules for n in index.all(cst.BinaryOperation))
+        return any(isinstance(n, cst.BinaryOperation) and self._adds_index(n) for n in sums)
+
+    def _adds_index(self, node: cst.BinaryOperation) -> bool:
+        if not isinstance(node.operator, cst.Add):
+            return False
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            product = isinstance(other, cst.BinaryOperation) and isinstance(other.operator, cst.Multiply)
+            if product and any(f.detail == INDEX for f in self.roles.facts(side)):
+                return True
+        return False
+
+    @cached_property
+    def launching(self) -> set[cst.FunctionDef]:
+        """The functions that run in the starting process: they start the others, or call what does."""
+        found: set[cst.FunctionDef] = set()
+        waiting = [self._function(launch.call) for launch in self.launches]
+        while waiting:
+            function = waiting.pop()
+            if function is not None and function not in found:
+                found.add(function)
+                waiting += [self._function(site) for site, _ in callers(self.roles, function)]
+        return found
+
+    def _function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        return self.roles.index(node).function_of(node)
+
+    def before(self, node: cst.CSTNode) -> bool:
+        """Whether a node runs before the migrated program has processes: what touches a device must not."""
+        function = self._function(node)
+        if function is not None:
+            return function in self.launching
+        guard = self._guard(node)
+        return guard is None or all(entry.guard is not guard for entry in self.entries)
+
+    def _guard(self, node: cst.CSTNode) -> cst.If | None:
+        around = self.roles.index(node).ancestors(node)
+        return next((a for a in around if isinstance(a, cst.If) and is_main_guard(a)), None)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """The main guards of scripts whose processes a launcher starts (none where spawn does)."""
+        if self.launches:
+            return []
+        found = []
+        for index in self.roles.program.modules.values():
+            guards = [s for s in index.source.module.body if isinstance(s, cst.If) and is_main_guard(s)]
+            found += [Entry(guard, index) for guard in guards if self._joins(guard)]
+        return found
+
+    def _joins(self, guard: cst.If) -> bool:
+        """Whether what a main guard runs joins a process group."""
+        joining = {self._function(c) for c in self.roles.program.calls.get("init_process_group", ())} - {None}
+        reached = reachable(self.roles, guard.body)
+        direct = any(isinstance(n, cst.Call) and _names(n) == "init_process_group" for n in walk(guard.body))
+        return direct or bool(joining & reached)
+
+
+def _indented(guard: cst.If) -> bool:
+    return isinstance(guard.body, cst.IndentedBlock)
+
+
+def is_main_guard(statement: cst.If) -> bool:
+    """``if __name__ == "__main__":``."""
+    test = statement.test
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    target = test.comparisons[0]
+    sides = (test.left, target.comparator)
+    named = any(isinstance(side, cst.Name) and side.value == "__name__" for side in sides)
+    return (
+        named
+        and isinstance(target.operator, cst.Equal)
+        and any(string_value(side) == "__main__" for side in sides)
+    )
+
+
+def _names(call: cst.Call) -> str:
+    func = call.func
+    return func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+
+
+def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
+    """The functions of the program that a piece of code may come to call, by itself or through others."""
+    found: set[cst.FunctionDef] = set()
+    waiting = [node]
+    while waiting:
+        for inner in walk(waiting.pop()):
+            for function in _called(roles, inner) if isinstance(inner, cst.Call) else ():
+                if function not in found:
+                    found.add(function)
+                    waiting.append(function.body)
+    return found
+
+
+def _called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
+    for item in roles.facts(call.func):
+        if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
+            yield item.node
+        elif item.kind is Kind.CLASS and isinstance(item.node, cst.ClassDef):
+            made = find_method(roles, item.node, "__init__")
+            if made is not None:
+                yield made
+        elif item.kind is Kind.MODEL and isinstance(item.node, cst.ClassDef):
+            forward = find_method(roles, item.node, "forward")
+            if forward is not None:
+                yield forward

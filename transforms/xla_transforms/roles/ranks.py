@@ -1,0 +1,119 @@
+"""Ranks and world sizes: where the number of a process among those that train together comes from.
+
+A launcher gives it in the environment, ``torch.distributed`` on request, ``mp.spawn`` as the first
+argument of the function that each process runs. The numbers flow through variables, parameters and
+attributes as any other fact; what is computed from them is a plain number again.
+Source: pytorch v2.9, ``torch/distributed/run.py`` (environment), ``torch/multiprocessing/spawn.py``;
+Slurm's ``srun``, Open MPI's and MPICH's process managers for the variables of theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, fact, of_kind
+from xla_transforms.tree import argument, same, string_value, value_of
+
+if TYPE_CHECKING:
+    from xla_transforms.roles import Roles
+
+RANK, LOCAL_RANK = "rank", "local rank"
+WORLD_SIZE, LOCAL_WORLD_SIZE = "world size", "local world size"
+INDEX = "index"  # what spawn counts its processes by: the rank on one machine, the local rank on several
+PLACES = frozenset({RANK, LOCAL_RANK, INDEX})
+SIZES = frozenset({WORLD_SIZE, LOCAL_WORLD_SIZE})
+
+VARIABLES = {
+    "RANK": RANK, "SLURM_PROCID": RANK, "OMPI_COMM_WORLD_RANK": RANK, "PMI_RANK": RANK,
+    "MV2_COMM_WORLD_RANK": RANK,
+    "LOCAL_RANK": LOCAL_RANK, "SLURM_LOCALID": LOCAL_RANK, "OMPI_COMM_WORLD_LOCAL_RANK": LOCAL_RANK,
+    "MV2_COMM_WORLD_LOCAL_RANK": LOCAL_RANK, "MPI_LOCALRANKID": LOCAL_RANK,
+    "WORLD_SIZE": WORLD_SIZE, "SLURM_NTASKS": WORLD_SIZE, "SLURM_NPROCS": WORLD_SIZE,
+    "OMPI_COMM_WORLD_SIZE": WORLD_SIZE, "PMI_SIZE": WORLD_SIZE, "MV2_COMM_WORLD_SIZE": WORLD_SIZE,
+    "LOCAL_WORLD_SIZE": LOCAL_WORLD_SIZE, "OMPI_COMM_WORLD_LOCAL_SIZE": LOCAL_WORLD_SIZE,
+    "SLURM_NTASKS_PER_NODE": LOCAL_WORLD_SIZE,
+}  # fmt: skip
+FUNCTIONS = {
+    "torch.distributed.get_rank": RANK,
+    "torch.distributed.get_world_size": WORLD_SIZE,
+    "torch.distributed.get_node_local_rank": LOCAL_RANK,
+    "torch.distributed.distributed_c10d.get_rank": RANK,
+    "torch.distributed.distributed_c10d.get_world_size": WORLD_SIZE,
+}
+SPAWNERS = frozenset(
+    f"torch.multiprocessing.{name}"
+    for name in ("spawn", "spawn.spawn", "start_processes", "spawn.start_processes")
+)
+OPTION = "local_rank"  # what torch.distributed.launch passes to each process
+_READERS = ("os.environ.get", "os.getenv", "os.environ.setdefault")
+
+
+def of_call(node: cst.Call, path: str) -> Facts:
+    """What a call by this path says of ranks: of the whole group, or by an environment variable."""
+    if path in FUNCTIONS:
+        grouped = any(getattr(a.value, "value", "") != "None" for a in node.args)
+        return NOTHING if grouped else fact(Kind.NUMBER, FUNCTIONS[path], node)
+    if path in _READERS and node.args:
+        return _variable(string_value(node.args[0].value), node)
+    return NOTHING
+
+
+def of_subscript(roles: Roles, node: cst.Subscript) -> Facts:
+    """``os.environ["RANK"]``."""
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    name = string_value(index.value) if isinstance(index, cst.Index) else None
+    if name not in VARIABLES or roles.path(node.value) != "os.environ":
+        return NOTHING
+    return _variable(name, node)
+
+
+def _variable(name: str | None, node: cst.CSTNode) -> Facts:
+    return fact(Kind.ENVIRONMENT, VARIABLES[name], node) if name in VARIABLES else NOTHING
+
+
+def of_int(roles: Roles, node: cst.Call) -> Facts:
+    """``int(x)`` of a launcher's variable, or of what is such a number already."""
+    found: set[Fact] = set()
+    for item in roles.facts(node.args[0].value) if len(node.args) == 1 else ():
+        if item.kind is Kind.ENVIRONMENT or (item.kind is Kind.NUMBER and item.detail in PLACES | SIZES):
+            found.add(Fact(Kind.NUMBER, item.detail, node))
+    return frozenset(found)
+
+
+def spawned(roles: Roles, function: cst.CSTNode) -> list[cst.Call]:
+    """The calls that run a function of the program in several processes."""
+    calls = (*roles.program.calls.get("spawn", ()), *roles.program.calls.get("start_processes", ()))
+    return [
+        call
+        for call in calls
+        if (target := value_of(call, "fn", 0)) is not None
+        and roles.path(call.func) in SPAWNERS
+        and any(f.node is function for f in of_kind(roles.facts(target), Kind.FUNCTION))
+    ]
+
+
+def arguments(call: cst.Call) -> list[cst.BaseExpression] | None:
+    """What a spawn hands to its function behind the process's number; ``None`` where that is not seen."""
+    given = argument(call, "args", 1)
+    if given is None:
+        return []
+    elements = given.value.elements if isinstance(given.value, (cst.Tuple, cst.List)) else None
+    if elements is None or any(isinstance(e, cst.StarredElement) for e in elements):
+        return None
+    return [element.value for element in elements]
+
+
+def of_parameter(roles: Roles, function: cst.CSTNode, position: int) -> Facts:
+    """What arrives in a parameter of a function that is run in several processes."""
+    found: set[Fact] = set()
+    for call in spawned(roles, function):
+        values = arguments(call)
+        if position == 0:
+            found.add(Fact(Kind.NUMBER, INDEX, call))
+        elif values is not None and position <= len(values):
+            value = values[position - 1]
+            counted = same(value, value_of(call, "nprocs", 2))
+            found |= fact(Kind.NUMBER, LOCAL_WORLD_SIZE, call) if counted else roles.facts(value)
+    return frozenset(found)
