@@ -13,6 +13,7 @@ from pathlib import Path
 
 from xla_migrate.verify import Trace
 from xla_migrate.verify.trace import Request
+from xla_migrate.verify.trace_file import TRACE, load
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".venv-2.1"
@@ -44,7 +45,7 @@ def interpreter() -> Path:
 def record(python: Path, script: Path, workdir: Path, mode: str, argv: list[str]) -> Trace:
     """Run a migrated script in that environment and return its trace."""
     with tempfile.TemporaryDirectory(prefix="trace-") as out:
-        request = Request(str(script), "xla", str(workdir), out, mode=mode, argv=argv)
+        request = Request(str(script), "xla", str(workdir), out, mode=mode, argv=argv, rng="device")
         command = [str(python), str(RECORDER), json.dumps(asdict(request))]
         paths = os.pathsep.join(str(ROOT / part) for part in ("migrate", "transforms"))
         environment = {
@@ -57,6 +58,6 @@ def record(python: Path, script: Path, workdir: Path, mode: str, argv: list[str]
             command, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
         try:
-            return Trace.load(Path(out))
+            return load(Path(out) / TRACE)
         except FileNotFoundError:
             raise AssertionError(f"the run left no trace: {done.stderr[-1000:]}") from None

@@ -3,7 +3,8 @@
     python older_release.py '{"script": "train.py", "side": "xla", ...}'
 
 The recorder is written for torch 2.9: what it asks of torch that 2.1 has under another name, or not at all,
-is put in its place first. Random operators keep their kernels; a script must not draw on the device.
+is put in its place first. Random operators have to keep their kernels (``rng`` is ``device``): a script must
+not draw on the device.
 For the SageMaker containers ``torch_xla.amp`` gets what 1.13 has there and 2.1 no longer: autocast with
 CUDA's arguments (in bfloat16, as the native side's) and CUDA's ``custom_fwd``.
 """
@@ -18,16 +19,6 @@ from typing import Any
 
 import torch
 from torch.cuda.amp.grad_scaler import GradScaler
-
-
-class KeptRandomness:
-    """Stands in for the host's randomness, whose kernels cannot be replaced in 2.1."""
-
-    def __init__(self, device_keys: tuple[str, ...]) -> None:
-        pass
-
-    def install(self) -> None:
-        pass
 
 
 def module(name: str, **names: Any) -> types.ModuleType:
@@ -59,6 +50,8 @@ def complete_torch() -> None:
 def complete_torch_xla() -> None:
     """Give ``torch_xla.amp`` what it had in 1.13."""
     import torch_xla.amp as amp
+
+    module("torch_xla.torch_xla", launch=None)
 
     def autocast(enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> Any:
         lower = torch.bfloat16 if dtype in (None, torch.float16) else dtype
@@ -92,9 +85,8 @@ def load_in_step() -> None:
 def main(request: str) -> None:
     """Complete what is there, then record."""
     complete_torch()
-    from xla_migrate.verify import host_rng, record
+    from xla_migrate.verify import record
 
-    host_rng.HostRandomness = KeptRandomness  # type: ignore[misc,assignment]
     if json.loads(request)["side"] == "xla":
         from xla_migrate.verify import xla_side
 
