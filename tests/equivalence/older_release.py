@@ -11,7 +11,6 @@ CUDA's arguments (in bfloat16, as the native side's) and CUDA's ``custom_fwd``.
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import types
@@ -91,7 +90,7 @@ def main(request: str) -> None:
         from xla_migrate.verify import xla_side
 
         complete_torch_xla()
-        xla_side.load_in_step = functools.partial(load_in_step)
+        xla_side.load_in_step = load_in_step
     record.main([request])
 
 
