@@ -523,6 +523,14 @@ def test_options() -> None:
     assert kinds(OPTIONS + "print(args.other)\n", "args.other") == set()
 
 
+def test_options_that_are_parsed_with_others_left_over() -> None:
+    parser = "p = argparse.ArgumentParser()\np.add_argument('--n', type=int)\n"
+    unpacked = parser + "args, rest = p.parse_known_args()\n"
+    assert kinds(unpacked + "args.n", "args.n") == {"number"}
+    assert kinds(unpacked + "rest", "rest") == set()
+    assert kinds(parser + "args = p.parse_known_args()[0]\nargs.n", "args.n") == {"number"}
+
+
 def test_options_inside_a_function() -> None:
     code = OPTIONS + "def f(opt):\n    print(opt.no_cuda)\nf(args)\n"
     assert kinds(code, "opt.no_cuda") == {"boolean"}

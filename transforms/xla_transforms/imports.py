@@ -12,12 +12,15 @@ ALIASES = {
     "contextlib": "contextlib",
     "functools": "functools",
     "os": "os",
+    "sagemaker.huggingface.TrainingCompilerConfig": "TrainingCompilerConfig",
+    "sagemaker.pytorch.TrainingCompilerConfig": "TrainingCompilerConfig",
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
     **targets.ALIASES,
 }
 _PACKAGE = "torch_xla.amp."
+_FROM = (_PACKAGE, "sagemaker.")  # what is imported from its package, by name
 _CUDA_TWINS = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 
@@ -76,9 +79,12 @@ class ImportTable:
     def lines(self, modules: list[str]) -> list[str]:
         """The import lines for the wanted modules that the file does not have yet."""
         missing = sorted(m for m in modules if m not in self._present)
-        items = [self._item(m, m[len(_PACKAGE) :]) for m in missing if m.startswith(_PACKAGE)]
-        lines = [f"import {self._item(m, m)}" for m in missing if not m.startswith(_PACKAGE)]
-        return lines + ([f"from {_PACKAGE[:-1]} import {', '.join(items)}"] if items else [])
+        packages: dict[str, list[str]] = {}
+        for module in (m for m in missing if m.startswith(_FROM)):
+            package, _, item = module.rpartition(".")
+            packages.setdefault(package, []).append(self._item(module, item))
+        plain = [f"import {self._item(m, m)}" for m in missing if not m.startswith(_FROM)]
+        return plain + [f"from {package} import {', '.join(items)}" for package, items in packages.items()]
 
     def _item(self, module: str, item: str) -> str:
         name = self.name_of(module)

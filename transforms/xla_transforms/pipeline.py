@@ -14,9 +14,9 @@ from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import groups
 from xla_transforms.outcome import Outcome
-from xla_transforms.passes import PASSES
+from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Site
-from xla_transforms.program import Program, may_use_cuda
+from xla_transforms.program import Program, concerns
 from xla_transforms.render import Renderer, line_edits
 from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
@@ -45,7 +45,22 @@ def migrate_texts(
     modules = {name: texts[path][0] for name, path in paths.items()}
     for group in groups(modules, map(_module_name, others)):
         batch.migrate({name: paths[name] for name in group})
-    return batch.outcomes
+    return _said_once({path: batch.outcomes[path] for path in texts})
+
+
+def _said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """The outcomes, with each finding that speaks of the whole run at its first place alone."""
+    once = {rule.code for step in PASSES for rule in step.RULES if rule.once}
+    told: set[str] = set()
+    for path, outcome in outcomes.items():
+        kept = [f for f in outcome.findings if f.code not in told]
+        for code in once & {f.code for f in kept}:
+            first = next(f for f in kept if f.code == code)
+            kept = [f for f in kept if f.code != code or f is first]
+            told.add(code)
+        if len(kept) < len(outcome.findings):
+            outcomes[path] = replace(outcome, findings=tuple(kept))
+    return outcomes
 
 
 @dataclass
@@ -59,9 +74,9 @@ class _Batch:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def readable(self, path: str) -> bool:
-        """Whether a module is Python; where it names no CUDA Python's own fast parser may say so."""
+        """Whether a module is Python; where it does not concern the tool Python's own parser may say so."""
         text = self.texts[path][0]
-        return (not may_use_cuda(text) and check.parse(text) is not None) or self._parsed(path)
+        return (not concerns(text) and check.parse(text) is not None) or self._parsed(path)
 
     def _parsed(self, path: str) -> bool:
         text, data, _ = self.texts[path]
@@ -72,8 +87,8 @@ class _Batch:
         return path in self.sources
 
     def migrate(self, group: dict[str, str]) -> None:
-        """Migrate a program, given as paths by module name; one in which no text names CUDA is left."""
-        if not any(may_use_cuda(self.texts[path][0]) for path in group.values()):
+        """Migrate a program, given as paths by module name; one that does not concern the tool is left."""
+        if not any(concerns(self.texts[path][0]) for path in group.values()):
             for path in group.values():
                 text, data, encoding = self.texts[path]
                 self.outcomes[path] = Outcome(path, data, text, text, encoding)
@@ -91,8 +106,8 @@ class _Batch:
 def _guarded(module: _Module, failure: Failure) -> Outcome:
     """Run all passes over a module; whatever goes wrong leaves this file alone, and the others go on."""
     try:
-        if module.context.names_cuda:
-            for step in PASSES:
+        for step in PASSES:
+            if module.context.names_cuda or step in WITHOUT_CUDA:
                 step.run(module.context)
         return module.outcome(None)
     except SourceError as error:

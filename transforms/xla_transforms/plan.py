@@ -106,6 +106,26 @@ class Planned:
                 first = None
         return self
 
+    def append(self, whole: cst.CSTNode, items: Sequence[cst.CSTNode], text: str) -> Planned:
+        """Write one more item into a list separated by commas: arguments of a call, entries of a dict.
+
+        It gets a line of its own where the last item has one.
+        """
+        source, offsets = self.plan.index.source, self.plan.offsets
+        if not items:
+            end = offsets(whole)[1] - 1
+            return self.cut(end, end, text)
+        start, end = offsets(items[-1])
+        line, line_end = source.line_start(start), source.line_end(end)
+        indent, rest = source.text[line:start], source.text[end:line_end].strip()
+        remark = rest.removeprefix(",").strip()
+        if indent.strip() or (remark and not remark.startswith("#")) or not source.text[:line].strip():
+            return self.wrap(items[-1], "{0}, {1}", text)
+        if not rest.startswith(","):
+            self.wrap(items[-1], "{0},")
+        comma = "," if rest.startswith(",") else ""
+        return self.cut(line_end, line_end, f"{indent}{text}{comma}{source.newline}")
+
     def _drop_run(self, items: Sequence[cst.CSTNode], first: int, last: int) -> None:
         source, offsets = self.plan.index.source, self.plan.offsets
         start, end = offsets(items[first])[0], self._item_end(items[last])

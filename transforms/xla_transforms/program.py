@@ -8,6 +8,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.grouping import FRAMEWORK
 from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
 
@@ -116,9 +117,25 @@ def _wraps(index: ModuleIndex) -> bool:
     return bool(index.attributed(name)) or any(b.name.endswith(f".{name}") for b in bindings)
 
 
-def may_use_cuda(text: str) -> bool:
-    """Whether a program with this text can use CUDA: ``Program.uses_cuda`` before anything is parsed."""
-    return "cuda" in text or "accelerator" in text
+def reachable(program: Program, start: ModuleIndex) -> set[ModuleIndex]:
+    """A module of a program with all of the program's modules that it imports, directly or not."""
+    found, waiting = {start}, [start]
+    while waiting:
+        index = waiting.pop()
+        scopes = (scope.bindings.values() for scope in index.scopes.values())
+        bindings = (b for every in scopes for some in every for b in some if b.how is How.IMPORT)
+        for binding in bindings:
+            for path in (binding.name, binding.name.rpartition(".")[0]):
+                module = program.module(path, index) if path.strip(".") else None
+                if module is not None and module not in found:
+                    found.add(module)
+                    waiting.append(module)
+    return found
+
+
+def concerns(text: str) -> bool:
+    """Whether a program with this text can use CUDA, or a framework that does: asked before parsing."""
+    return "cuda" in text or "accelerator" in text or FRAMEWORK.search(text) is not None
 
 
 def names_cuda(index: ModuleIndex) -> bool:
