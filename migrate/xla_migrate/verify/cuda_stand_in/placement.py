@@ -14,11 +14,11 @@ import torch
 import torch.utils._device as default_device
 from torch.overrides import TorchFunctionMode
 
+from xla_migrate.verify.cuda_stand_in.idle import is_idle
 from xla_migrate.verify.cuda_stand_in.storages import (
     CUDA,
     any_placed,
     is_placed,
-    is_unused,
     mark,
     names_cuda,
     settle,
@@ -40,7 +40,7 @@ class CudaOnCpu(TorchFunctionMode):
         if handler is not None:
             return handler(*args, **(kwargs or {}))
         if not kwargs:
-            if is_unused() and default_device.CURRENT_DEVICE is None:
+            if is_idle():
                 return func(*args)
             return _without_options(func, args)
         kwargs = dict(kwargs)
