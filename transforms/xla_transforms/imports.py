@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.scopes import How, ModuleIndex
+from xla_transforms.tree import is_docstring
 
 # What the migrated code may need, and the name that PyTorch/XLA's own examples give it.
 ALIASES = {
@@ -85,7 +86,7 @@ class ImportTable:
         source = self.index.source
         anchor: cst.CSTNode | None = None
         for position, statement in enumerate(source.module.body):
-            if _is_import(statement) or (position == 0 and _is_docstring(statement)):
+            if _is_import(statement) or (position == 0 and is_docstring(statement)):
                 anchor = statement
             elif anchor is not None:
                 break
@@ -105,12 +106,3 @@ def _is_import(statement: cst.CSTNode) -> bool:
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(isinstance(small, (cst.Import, cst.ImportFrom)) for small in statement.body)
-
-
-def _is_docstring(statement: cst.CSTNode) -> bool:
-    if not isinstance(statement, cst.SimpleStatementLine):
-        return False
-    small = statement.body[0]
-    return isinstance(small, cst.Expr) and isinstance(
-        small.value, (cst.SimpleString, cst.ConcatenatedString)
-    )
