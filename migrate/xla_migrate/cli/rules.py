@@ -49,6 +49,8 @@ def explain(rule: str) -> None:
 def _suggestion(wanted: str) -> str:
     from difflib import get_close_matches
 
-    names = [name for rule in known_rules() for name in (rule.code.lower(), rule.name.lower())]
-    close = get_close_matches(wanted, names)
-    return f"; did you mean {close[0]}?" if close else "; xla-migrate rules lists them"
+    codes = [rule.code for rule in known_rules()]
+    alike = [code for code in codes if code.lower() == f"xla{wanted}"]
+    if not alike and not wanted.startswith("xla"):  # of a wrong number no other one is the right one
+        alike = get_close_matches(wanted, [rule.name for rule in known_rules()])
+    return f"; did you mean {alike[0]}?" if alike else "; xla-migrate rules lists them"
