@@ -20,6 +20,7 @@ def memory_info():
         info = {"bytes_used": 1024 * used, "bytes_limit": 1024 * info["kb_total"]}
     return {"peak_bytes_used": info["bytes_used"], **info}
 
+
 MB = 1024.0 * 1024.0
 
 
@@ -27,7 +28,10 @@ def log_memory(tag, device):
     allocated = memory_info()["bytes_used"] / MB
     reserved = memory_info()["bytes_used"] / MB
     peak = memory_info()["peak_bytes_used"] / MB
-    free, total = (memory_info()["bytes_limit"] - memory_info()["bytes_used"], memory_info()["bytes_limit"])
+    free, total = (
+        memory_info()["bytes_limit"] - memory_info()["bytes_used"],
+        memory_info()["bytes_limit"],
+    )
     print(
         f"[{tag}] allocated {allocated:.1f} reserved {reserved:.1f} peak {peak:.1f} "
         f"free {free / MB:.0f} of {total / MB:.0f} MiB"

@@ -17,6 +17,7 @@ def memory_info():
     except RuntimeError:
         return {"bytes_used": 0, "bytes_limit": 0, "peak_bytes_used": 0}
 
+
 MB = 1024.0 * 1024.0
 
 
@@ -24,7 +25,10 @@ def log_memory(tag, device):
     allocated = memory_info()["bytes_used"] / MB
     reserved = memory_info()["bytes_used"] / MB
     peak = memory_info()["peak_bytes_used"] / MB
-    free, total = (memory_info()["bytes_limit"] - memory_info()["bytes_used"], memory_info()["bytes_limit"])
+    free, total = (
+        memory_info()["bytes_limit"] - memory_info()["bytes_used"],
+        memory_info()["bytes_limit"],
+    )
     print(
         f"[{tag}] allocated {allocated:.1f} reserved {reserved:.1f} peak {peak:.1f} "
         f"free {free / MB:.0f} of {total / MB:.0f} MiB"

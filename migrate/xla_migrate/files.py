@@ -79,6 +79,8 @@ def write(path: str, data: bytes, mode: int) -> None:
     """
     with _as_problem(path):
         target = os.path.realpath(path)
+        if not os.path.isdir(os.path.dirname(target)):
+            raise FileProblem(path, "there is no such folder to write it to")
         status = os.stat(target) if os.path.exists(target) else None
         if status and stat.S_ISDIR(status.st_mode):
             raise FileProblem(path, "is a directory")

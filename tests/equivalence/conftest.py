@@ -10,8 +10,6 @@ import pytest
 
 from xla_migrate.verify import Runner, Trace
 
-DATA = Path(__file__).parent / "data"
-
 Record = Callable[..., Trace]
 
 
@@ -48,8 +46,3 @@ def succeed(record: Record) -> Record:
         return trace
 
     return checked
-
-
-def program(name: str) -> str:
-    """The text of one of the programs in ``data/``."""
-    return (DATA / f"{name}.py").read_text()

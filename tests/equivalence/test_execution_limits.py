@@ -50,6 +50,11 @@ def test_compilations_that_go_on():
     assert check_executions(native(), growing, Limits(compile_slack=3)) == []
 
 
+def test_one_compilation_is_told_in_the_singular():
+    (problem,) = check_executions(native(), counted(8, compiles=(1, 2, 3, 4, 5, 5, 5, 6)), Limits())
+    assert problem == "1 compilation in the second half of the steps (0 allowed)"
+
+
 def test_compilations_of_the_first_half_and_after_the_last_step_are_free():
     assert check_executions(native(), counted(8, compiles=(1, 2, 3, 4, 5, 5, 5, 5)), Limits()) == []
 

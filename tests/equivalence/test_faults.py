@@ -4,7 +4,7 @@ same pass."""
 from __future__ import annotations
 
 import pytest
-from conftest import program
+from programs import program
 
 from xla_migrate.verify import Outcome, judge
 

@@ -4,7 +4,7 @@ wrong one is caught."""
 from __future__ import annotations
 
 import pytest
-from conftest import program
+from programs import program
 
 from xla_migrate.verify import BOUNDS, Limits, check_executions, compare
 

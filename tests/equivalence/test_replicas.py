@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from conftest import DATA, program
+from programs import DATA, program
 
 from xla_migrate.verify.compare import BOUNDS, compare
 from xla_migrate.verify.replica_checks import aligned, check_replicas, comparable_samples

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import program
+from programs import program
 
 from xla_migrate import migrate_source
 

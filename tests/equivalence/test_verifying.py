@@ -100,6 +100,13 @@ def test_a_project_of_several_modules_that_writes_beside_its_data(project: Proje
     assert stages == ["native", "migration", "migrated", "counted"]
 
 
+def test_a_file_that_is_written_anew_counts_though_its_size_stays(project: Project):
+    plant(project.folder, {"old.txt": "1", "kept.txt": "1"})
+    verdict = project.verify(TRAINING + 'open("old.txt", "w").write("1")\n')
+    assert verdict.outcome in (Outcome.EQUAL, Outcome.WITHIN), verdict.reason
+    assert verdict.native.files == verdict.migrated.files == {"old.txt": 1}
+
+
 def test_a_run_ends_after_the_steps_that_were_asked_for(project: Project):
     verdict = project.verify(TRAINING + "raise SystemExit(1)\n", steps=2)
     assert verdict.outcome is not Outcome.NOT_COMPARABLE, verdict.reason

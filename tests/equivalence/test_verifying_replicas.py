@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import program
+from programs import program
 
 from xla_migrate.verify import Options, Outcome, Runner, Verdict, verifying
 from xla_migrate.verify.verifying import Runs

@@ -100,6 +100,11 @@ def test_output_is_written_for_a_clean_file_too(cli: Cli, train: Path, here: Pat
     assert (here / "out.py").read_bytes() == CLEAN
 
 
+def test_findings_are_placed_in_the_file_that_output_names(cli: Cli, train: Path) -> None:
+    train.write_bytes(CUDA + b"# note: warning\n")
+    assert "\nout.py:3:3: warning " in cli("train.py", "-o", "out.py").text
+
+
 def test_output_to_standard_output(cli: Cli, train: Path) -> None:
     ran = cli("train.py", "-o", "-")
     assert (ran.code, ran.out) == (0, XLA)
@@ -109,7 +114,7 @@ def test_output_to_standard_output(cli: Cli, train: Path) -> None:
 def test_output_that_cannot_be_written_is_a_failure(cli: Cli, train: Path) -> None:
     ran = cli("train.py", "-o", "no/out.py")
     assert ran.code == 2
-    assert ran.err == "error: no/out.py: no such file or directory\n"
+    assert ran.err == "error: no/out.py: there is no such folder to write it to\n"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,13 @@ def test_a_rule_is_explained_by_code_or_name(cli: Cli, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("XLA102", "did you mean xla101?"), ("zzz", "xla-migrate rules lists them")]
+    ("name", "hint"),
+    [
+        ("101", "did you mean XLA101?"),
+        ("device-nam", "did you mean device-name?"),
+        ("XLA102", "xla-migrate rules lists them"),
+        ("zzz", "xla-migrate rules lists them"),
+    ],
 )
 def test_an_unknown_rule_is_a_usage_error(cli: Cli, name: str, hint: str) -> None:
     ran = cli("explain", name)

@@ -66,7 +66,10 @@ def test_the_help_of_each_command_costs_no_torch_and_no_numpy(command: str) -> N
         (["verify", "train.py", "--rng", "mine"], "--rng"),
         (["verify", "train.py", "--target", "0.1"], "0.1"),
         (["verify", "train.py", "--share", "missing"], "does not exist"),
+        (["verify", "train.py", "--html", "missing/page.html"], "there is no folder 'missing'"),
+        (["verify", "train.py", "--json", "missing/report.json"], "there is no folder 'missing'"),
         (["record", "train.py"], "--out"),
+        (["record", "train.py", "--out", "missing/x"], "there is no folder 'missing'"),
         (["record", "train.py", "--out", "x", "--mode", "count"], "--side xla"),
         (["compare", "train.py"], "Missing argument"),
         (["compare", "a.trace", "b.trace"], "does not exist"),
@@ -236,11 +239,12 @@ def test_a_trace_of_another_version_is_told(cli: Cli, here: Path) -> None:
     assert "another version" in ran.err
 
 
-def test_a_report_that_cannot_be_written_is_told(cli: Cli, here: Path) -> None:
+def test_a_report_that_cannot_be_written_is_told_and_costs_no_answer(cli: Cli, here: Path) -> None:
     saved(here, native=trace("native"), xla=trace("xla"))
-    ran = cli("compare", "native.trace", "xla.trace", "--json", "missing/report.json")
+    ran = cli("compare", "native.trace", "xla.trace", "--json", "x" * 300)
     assert ran.code == 2
-    assert "missing/report.json" in ran.err
+    assert "File name too long" in ran.err
+    assert ran.text.startswith("equal: ")
 
 
 DUMP = """\

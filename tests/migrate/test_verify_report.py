@@ -107,7 +107,7 @@ def test_the_cost_is_told() -> None:
         "  compilations stopped growing at step 37",
         "  executions per step: 2 (80 in all for 40 iterations)",
         "  computed by the CPU: aten::nonzero, 40 calls",
-        "  host reads per step: 1.1",
+        "  host reads per step, by line of the migrated script: 1.1",
         "    train.py:42  item    40 reads in 40 of 40 steps, 40 executions",
         "    train.py:57  tolist  4 reads in 4 of 40 steps, 0 executions",
     ):

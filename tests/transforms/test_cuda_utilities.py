@@ -427,6 +427,7 @@ def test_memory_statistics() -> None:
             except RuntimeError:
                 return {"bytes_used": 0, "bytes_limit": 0, "peak_bytes_used": 0}
 
+
         MB = 2**20
 
 

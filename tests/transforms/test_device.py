@@ -670,6 +670,67 @@ class TestOptions:
         )
         assert head in migrate(code, *DEVICE).code
 
+    def test_arguments_that_a_constructor_takes_are_read_at_its_head(self) -> None:
+        code = """\
+        import argparse
+
+        import torch
+
+
+        def parse():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--device", default="cuda")
+            return parser.parse_args()
+
+
+        class Base:
+            def __init__(self, args):
+                self.net = torch.nn.Linear(2, 2).to(args.device)
+
+
+        class Trainer(Base):
+            pass
+
+
+        Trainer(parse()).fit()
+        """
+        outcome = migrate(code, *DEVICE)
+        head = '        if args.device.startswith("cuda"):\n            args.device = "xla"\n        self.net'
+        assert head in outcome.code
+        assert not outcome.findings
+
+    def test_lines_at_the_head_of_a_function_leave_it_its_docstring(self) -> None:
+        code = """\
+        import argparse
+
+        import torch
+
+
+        def main(args):
+            \"\"\"Train.\"\"\"
+            net = torch.nn.Linear(2, 2).to(args.device)
+
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", default="cuda")
+        main(parser.parse_args())
+        """
+        assert 'def main(args):\n    """Train."""\n    if args.device' in migrate(code, *DEVICE).code
+
+    def test_option_without_a_line_that_names_the_arguments_is_reported(self) -> None:
+        code = """\
+        import argparse
+
+        import torch
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", default="cuda")
+        torch.nn.Linear(2, 2).to(parser.parse_args().device)
+        """
+        (finding,) = migrate(code, *DEVICE).findings
+        assert (finding.code, finding.span.line) == ("XLA195", 6)
+        assert finding.advice == 'where device is used, turn "cuda" into "xla"'
+
     def test_option_for_something_else_stays(self) -> None:
         check_noop(
             """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers import check_noop, check_transformed, findings
+from helpers import check_noop, check_transformed, findings, migrate
 from replicated import IMPORTS, launched, spawned
 
 GPU = 'device = torch.device("cuda")\n'
@@ -41,6 +41,12 @@ def test_a_world_size_that_is_still_read_is_asked_for() -> None:
     expected = expected.replace("mp.spawn(worker, args=(n,), nprocs=n)", "torch_xla.launch(worker)")
     expected = expected.replace("Sampler\n", "Sampler\nimport torch_xla\nimport torch_xla.runtime as xr\n", 1)
     check_transformed(code, expected, "launch")
+
+
+def test_a_docstring_stays_the_first_statement() -> None:
+    code = spawned("print(world_size)").replace("world_size):\n", 'world_size):\n    """Train."""\n')
+    text = migrate(code, "launch").code
+    assert '(rank):\n    """Train."""\n    world_size = xr.world_size()\n' in text
 
 
 def test_what_a_launcher_ran_is_a_function_of_its_own() -> None:

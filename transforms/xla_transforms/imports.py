@@ -10,6 +10,7 @@ import libcst as cst
 from xla_transforms.import_order import blocks, home
 from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.targets import base as targets
+from xla_transforms.tree import is_docstring
 
 # What the migrated code may need, and its name there.
 ALIASES = {
@@ -128,7 +129,7 @@ class ImportTable:
         """The docstring and the first run of top-level imports; code in between ends it (``sys.path``)."""
         found: list[cst.SimpleStatementLine] = []
         for position, statement in enumerate(self.index.source.module.body):
-            if _is_import(statement) or (position == 0 and _is_docstring(statement)):
+            if _is_import(statement) or (position == 0 and is_docstring(statement)):
                 assert isinstance(statement, cst.SimpleStatementLine)
                 found.append(statement)
             elif found:
@@ -153,12 +154,3 @@ def _is_import(statement: cst.CSTNode) -> bool:
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(isinstance(small, (cst.Import, cst.ImportFrom)) for small in statement.body)
-
-
-def _is_docstring(statement: cst.CSTNode) -> bool:
-    if not isinstance(statement, cst.SimpleStatementLine):
-        return False
-    small = statement.body[0]
-    return isinstance(small, cst.Expr) and isinstance(
-        small.value, (cst.SimpleString, cst.ConcatenatedString)
-    )

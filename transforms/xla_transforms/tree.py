@@ -174,6 +174,18 @@ def body_of(statement: cst.CSTNode) -> list[cst.CSTNode]:
     return list(body) if isinstance(body, (tuple, list)) else []
 
 
+def is_docstring(statement: cst.CSTNode) -> bool:
+    """Whether a line is nothing but a string; the first one of a body documents it."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
+
+
+def head_of(function: cst.CSTNode) -> cst.CSTNode:
+    """The statement before which lines go that are to run first: a docstring stays the first one."""
+    body = body_of(function)
+    return body[1] if len(body) > 1 and is_docstring(body[0]) else body[0]
+
+
 def numbers_device(node: cst.CSTNode | None) -> bool:
     """Whether a string may put a number behind a device: ``f"{device_type}:{rank}"``."""
     parts = node.parts if isinstance(node, cst.FormattedString) else ()

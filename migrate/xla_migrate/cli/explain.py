@@ -78,6 +78,8 @@ def _topic(known: Topic, seen: Seen | None) -> Iterator[str]:
 def _suggestion(wanted: str) -> str:
     from difflib import get_close_matches
 
-    names = [name for rule in known_rules() for name in (rule.code.lower(), rule.name.lower())]
-    close = get_close_matches(wanted, [*names, *(t.name for t in TOPICS)])
-    return f"; did you mean {close[0]}?" if close else "; xla-migrate rules lists them"
+    rules = known_rules()
+    alike = [rule.code for rule in rules if rule.code.lower() == f"xla{wanted}"]
+    if not alike and not wanted.startswith("xla"):  # of a wrong number no other one is the right one
+        alike = get_close_matches(wanted, [*(rule.name for rule in rules), *(t.name for t in TOPICS)])
+    return f"; did you mean {alike[0]}?" if alike else "; xla-migrate rules lists them"

@@ -141,12 +141,12 @@ def _report(documents: Sequence[Document], options: Options, chosen: Choice, cod
         sys.stdout.buffer.writelines(_payload(documents, options.mode))
         sys.stdout.buffer.flush()
         if not options.quiet:
-            _printer(sys.stderr, options).print(_remarks(documents, options.mode, chosen))
+            _printer(sys.stderr, options).print(_remarks(documents, options, chosen))
     else:
         printer = _printer(sys.stdout, options)
         printer.print(_outline(documents, options))
         if not options.quiet:
-            printer.print(_remarks(documents, options.mode, chosen))
+            printer.print(_remarks(documents, options, chosen))
 
 
 def _payload(documents: Sequence[Document], mode: Mode) -> Iterator[bytes]:
@@ -174,9 +174,10 @@ def _outline(documents: Sequence[Document], options: Options) -> Iterator[text.L
             yield text.changed_file(document, _verb(options.mode))
 
 
-def _remarks(documents: Sequence[Document], mode: Mode, chosen: Choice) -> Iterator[text.Line]:
-    done = [document for document in documents if not document.failed]
-    yield from chain.from_iterable(map(text.findings, done))
+def _remarks(documents: Sequence[Document], options: Options, chosen: Choice) -> Iterator[text.Line]:
+    done, mode = [document for document in documents if not document.failed], options.mode
+    name = options.output if mode is Mode.OUTPUT else None
+    yield from chain.from_iterable(text.findings(document, name) for document in done)
     ending = "" if mode is not Mode.PREVIEW else "; nothing written (--inplace writes)"
     if chosen.reason:
         yield text.target(chosen.target, chosen.reason)

@@ -29,7 +29,21 @@ STAGES = {
     "migrated": "migrated run",
     "counted": "counting executions",
 }
+
+
+class OutputPath(click.Path):
+    """A file to write when the runs are over: a folder that is missing is told before they begin."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        folder = os.path.dirname(path)
+        if folder and not os.path.isdir(folder):
+            self.fail(f"there is no folder {folder!r} to write it to.", param, ctx)
+        return path
+
+
 FILE = click.Path(dir_okay=False)
+OUTPUT = OutputPath(dir_okay=False)
 SCRIPT = click.Path(exists=True, dir_okay=False)
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -61,8 +75,8 @@ MIGRATION_OPTIONS = (
 )  # fmt: skip
 
 REPORT_OPTIONS = (
-    click.option("--html", type=FILE, metavar="FILE", help="Write a page with curves and the diff."),
-    click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the report for programs."),
+    click.option("--html", type=OUTPUT, metavar="FILE", help="Write a page with curves and the diff."),
+    click.option("--json", "json_file", type=OUTPUT, metavar="FILE", help="Write the report for programs."),
     click.option("--strict", is_flag=True,
                  help="Exit with 1 also where it trains the same but executes or compiles too often."),
     click.option("--output-format", type=click.Choice(["text", "json"]), default="text",
@@ -122,7 +136,7 @@ def verify(**given: Any) -> None:
 
 @click.command(cls=_Command, context_settings=CONTEXT, short_help="Run a script and keep a trace.")
 @with_options(RUN_OPTIONS)
-@click.option("--out", type=FILE, required=True, metavar="FILE", help="The trace to write.")
+@click.option("--out", type=OUTPUT, required=True, metavar="FILE", help="The trace to write.")
 @click.option("--side", type=click.Choice(["native", "xla"]), default="native",
               help="What the script is written for.  [default: native]")  # fmt: skip
 @click.option("--mode", type=click.Choice(["values", "count"]), default="values",
@@ -253,15 +267,17 @@ def _is_answer(error: Exception) -> bool:
 def _finish(verdict: Verdict, given: dict[str, Any]) -> None:
     from xla_migrate.reports import verify_json, verify_text
 
-    with _told():
-        if given["json_file"]:
-            Path(given["json_file"]).write_text(verify_json.report(verdict), encoding="utf-8")
-        if given["html"]:
-            Path(given["html"]).write_text(_page(verdict), encoding="utf-8")
-    if given["output_format"] == "json":
-        click.echo(verify_json.report(verdict), nl=False)
-    else:
-        _printer(given["color"]).print([*verify_text.lines(verdict), *map(_note, verdict.notes)])
+    try:
+        with _told():
+            if given["json_file"]:
+                Path(given["json_file"]).write_text(verify_json.report(verdict), encoding="utf-8")
+            if given["html"]:
+                Path(given["html"]).write_text(_page(verdict), encoding="utf-8")
+    finally:  # a file that cannot be written does not cost the answer
+        if given["output_format"] == "json":
+            click.echo(verify_json.report(verdict), nl=False)
+        else:
+            _printer(given["color"]).print([*verify_text.lines(verdict), *map(_note, verdict.notes)])
     costly = verdict.performance is not None and bool(verdict.performance.problems)
     raise SystemExit(verdict.outcome.status or int(given["strict"] and costly))
 

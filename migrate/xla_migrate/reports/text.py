@@ -59,15 +59,17 @@ def difference(document: Document, path: str) -> Iterator[Line]:
         yield [(shown(text.removesuffix("\r")), style)]
 
 
-def findings(document: Document) -> Iterator[Line]:
+def findings(document: Document, written_to: str | None = None) -> Iterator[Line]:
     """Every finding of a document that was processed, with its advice below it.
 
-    Lines are those of the file as it now is: of the migrated one where it was written.
+    Lines are those of the file as it now is: of the migrated one where it was written, be it to
+    another file.
     """
+    path = written_to or document.path
     for finding in document.outcome.findings if document.outcome else ():
         line, column = _place(document, finding)
         yield [
-            (f"{shown(document.path)}:{line}:{column}: ", "bold"),
+            (f"{shown(path)}:{line}:{column}: ", "bold"),
             (finding.severity.label, _SEVERITY_STYLES[finding.severity]),
             (f" {finding.code} {shown(finding.message)}", ""),
             (" (done)" if finding.fixed else "", "green"),

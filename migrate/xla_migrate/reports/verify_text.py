@@ -90,7 +90,7 @@ def _reads(performance: Performance, steps: int) -> Iterator[Line]:
         yield _indented("host reads per step: none")
         return
     total = facts.per_step(sum(read.count for read in found), steps)
-    yield _indented(f"host reads per step: {total or 'no step was taken'}")
+    yield _indented(f"host reads per step, by line of the migrated script: {total or 'no step was taken'}")
     places = [shown(f"{read.where}  {read.what}") for read in found[:READS]]
     width = max(map(len, places))
     for place, read in zip(places, found, strict=False):

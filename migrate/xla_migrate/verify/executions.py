@@ -75,9 +75,8 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
         )
     late = compilations_in_second_half(counted)
     if late > limits.compile_slack:
-        problems.append(
-            f"{late} compilations in the second half of the steps ({limits.compile_slack} allowed)"
-        )
+        noun = "compilation" if late == 1 else "compilations"
+        problems.append(f"{late} {noun} in the second half of the steps ({limits.compile_slack} allowed)")
     return problems
 
 

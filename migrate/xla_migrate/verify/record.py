@@ -53,7 +53,7 @@ def record(request: Request) -> None:
     side.run(trace)
     trace.stopped = request.steps is not None and len(trace.steps) >= request.steps
     after = _files_below(workdir)
-    trace.files = {name: size for name, size in after.items() if before.get(name) != size}
+    trace.files = {name: state[0] for name, state in after.items() if before.get(name) != state}
     if side.replica is not None:
         side.replica.write_into(trace)
     trace.sources = inside.sources(request)
@@ -269,9 +269,11 @@ def _seed(seed: int) -> None:
     torch.set_num_threads(1)
 
 
-def _files_below(root: Path) -> dict[str, int]:
+def _files_below(root: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of each file: one of the same size may have been written anew."""
     files = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {path.relative_to(root).as_posix(): path.stat().st_size for path in files}
+    states = ((path, path.stat()) for path in files)
+    return {path.relative_to(root).as_posix(): (s.st_size, s.st_mtime_ns) for path, s in states}
 
 
 def serve(side: str) -> None:

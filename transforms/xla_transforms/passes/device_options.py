@@ -14,7 +14,8 @@ from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers, destination
-from xla_transforms.tree import body_of, method, string_value, value_of, walk
+from xla_transforms.roles.classes import find_method
+from xla_transforms.tree import head_of, method, string_value, value_of, walk
 
 OPTION = Rule(
     "XLA110",
@@ -79,8 +80,9 @@ def _normalise(context: Context, add: cst.Call, name: str) -> None:
     """Read an option as XLA's behind each line of this module that names the parsed arguments."""
     places = _places(context)
     if not places and context.roles.index(add) is context.index:
-        message = f"the option {name} may still be cuda where it is used"
-        context.plan.report(OPTION_LEFT, add, message, 'read "cuda" as "xla" behind parse_args()')
+        message = f'the value of the option {name} may be "cuda", and no line names the parsed arguments'
+        advice = f'where {name} is used, turn "cuda" into "{context.target.device_type}"'
+        context.plan.report(OPTION_LEFT, add, message, advice)
     for statement, holder in places:
         option = f"{holder}.{name}"
         if context.roles.index(statement) is not context.index or _done(context, option):
@@ -88,7 +90,7 @@ def _normalise(context: Context, add: cst.Call, name: str) -> None:
         change = context.plan.change(OPTION, statement, f"{option} names the XLA device where it said cuda")
         lines = _lines(context, add, option)
         if isinstance(statement, cst.FunctionDef):
-            change.before(body_of(statement)[0], *lines)
+            change.before(head_of(statement), *lines)
         else:
             change.after(statement, *lines)
 
@@ -148,16 +150,17 @@ def _holders(context: Context, call: cst.CSTNode, depth: int) -> list[tuple[cst.
 
 
 def _parameters(context: Context, arg: cst.Arg) -> list[tuple[cst.CSTNode, str]]:
-    """``main(parser.parse_args())``: the function's parameter, read at the head of its body."""
+    """``main(parser.parse_args())``, ``Trainer(parser.parse_args())``: the parameter of the function or of
+    the constructor, read at the head of its body."""
     call = context.roles.index(arg).parent(arg)
     if not isinstance(call, cst.Call) or arg.keyword is not None:
         return []
     position = next((i for i, a in enumerate(call.args) if a is arg), 0)
     found: list[tuple[cst.CSTNode, str]] = []
     for item in context.roles.facts(call.func):
-        if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
-            params = item.node.params.params
-            block = isinstance(item.node.body, cst.IndentedBlock)
-            if position < len(params) and block:
-                found.append((item.node, params[position].name.value))
+        function, taken = (item.node, 0) if item.kind is Kind.FUNCTION else (None, 1)
+        if item.kind is Kind.CLASS and isinstance(item.node, cst.ClassDef):
+            function = find_method(context.roles, item.node, "__init__")
+        if isinstance(function, cst.FunctionDef) and isinstance(function.body, cst.IndentedBlock):
+            found += [(function, p.name.value) for p in function.params.params[position + taken :][:1]]
     return found

@@ -17,7 +17,7 @@ from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Entry, Launch
 from xla_transforms.replicas.groups import short
 from xla_transforms.roles.ranks import SPAWNERS
 from xla_transforms.scopes import How
-from xla_transforms.tree import argument
+from xla_transforms.tree import argument, head_of
 
 SPAWN = Rule(
     "XLA161",
@@ -122,7 +122,7 @@ def _parameters(context: Context, launch: Launch) -> None:
         return
     change = context.plan.change(SPAWN, launch.function, "the runtime tells how many processes there are")
     change.drop([*launch.function.params.params], gone)
-    first = launch.function.body.body[0]
+    first = head_of(launch.function)
     for param in gone:
         name, number = param.name.value, context.replicas.meant(LOCAL_WORLD_SIZE)
         spelling = context.target.world_size if number == WORLD_SIZE else context.target.local_world_size

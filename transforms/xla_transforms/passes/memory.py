@@ -151,7 +151,9 @@ def _define(context: Context, change: Planned) -> str:
     offset = context.plan.imports.end()
     above = [s for s in source.module.body if source.line_end(source.offsets(s)[1]) == offset]
     if above:
-        change.after(above[0], "", "", *text.split("\n"))
+        below = source.text[offset:].splitlines()
+        blank = next((number for number, line in enumerate(below) if line.strip()), 2)
+        change.after(above[0], "", "", *text.split("\n"), *[""] * (2 - blank))
     else:
         change.before(source.module.body[0], *text.split("\n"), "", "")
     return name

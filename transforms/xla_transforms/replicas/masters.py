@@ -10,7 +10,7 @@ import libcst as cst
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.roles.ranks import LOCAL_RANK, PLACES
-from xla_transforms.tree import body_of, number_value
+from xla_transforms.tree import body_of, is_docstring, number_value
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
@@ -106,12 +106,7 @@ def _asked(replicas: Replicas, call: cst.Call) -> Master | None:
 
 def _statements(function: cst.FunctionDef) -> list[cst.CSTNode]:
     """The statements of a function, its docstring left out."""
-    return [s for s in body_of(function) if not _is_text(s)]
-
-
-def _is_text(statement: cst.CSTNode) -> bool:
-    small = body_of(statement)[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
+    return [s for s in body_of(function) if not is_docstring(s)]
 
 
 def _named(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
