@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from xla_transforms.roles import Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.tree import body_of, string_value
+
+if TYPE_CHECKING:
+    from xla_transforms.replicas.averaging import Averaging
 
 _JOIN = frozenset({"init_process_group", "destroy_process_group"})
 # What each process is told so that it finds the others, and what NCCL and gloo read.
@@ -36,8 +40,9 @@ def short(path: str) -> str:
 class Groups:
     """The process groups of one program."""
 
-    def __init__(self, roles: Roles) -> None:
+    def __init__(self, roles: Roles, averaging: Averaging) -> None:
         self.roles = roles
+        self.averaging = averaging
 
     def joins(self, call: cst.CSTNode) -> bool:
         """Whether a call joins the process group of all, or leaves it."""
@@ -50,7 +55,8 @@ class Groups:
             return []
         calls = (c for found in self.roles.program.calls.values() for c in found)
         named = ((c, short(self.roles.path(c.func))) for c in calls)
-        return [c for c, name in named if name and name[0].islower() and name not in CONVERTED]
+        other = [c for c, name in named if name and name[0].islower() and name not in CONVERTED]
+        return [c for c in other if c not in self.averaging.written]
 
     def addresses(self, statement: cst.CSTNode) -> bool:
         """``os.environ["MASTER_ADDR"] = ...``: what only tells the processes how to meet."""
