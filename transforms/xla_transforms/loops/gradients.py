@@ -196,9 +196,9 @@ class Gradients:
         self, optimizer: cst.BaseExpression, function: cst.FunctionDef, call: cst.Call
     ) -> str:
         taken = next((t for site, t in callers(self.roles, function) if site is call), 0)
-        for position, param in enumerate(parameters(function)):
-            arg = argument(call, param.name.value, position - taken)
-            if position >= taken and arg is not None and same(arg.value, optimizer):
+        for position, param in enumerate(parameters(function)[taken:]):
+            arg = argument(call, param.name.value, position)
+            if arg is not None and same(arg.value, optimizer):
                 return param.name.value
         return self._unchanged(optimizer, function.body)
 

@@ -1,4 +1,4 @@
-"""Gradients that a program averages by hand: ``dist.all_reduce(p.grad)`` for every parameter, then a division.
+"""Gradients averaged by hand: ``dist.all_reduce(p.grad)`` for every parameter, then a division.
 
 Such a loop, or a function that holds nothing else, means ``xm.reduce_gradients``; the step behind it stays
 plain. Source: the tutorial "Writing Distributed Applications with PyTorch" (``average_gradients``).
@@ -70,8 +70,10 @@ class Averaging:
         return list(found)
 
     def _averages_only(self, loop: cst.For) -> bool:
-        smalls, summed, divided = list(_smalls(loop)), 0, 0
-        for small in smalls:
+        if not _of_all(loop.iter):
+            return False
+        summed = divided = 0
+        for small in _smalls(loop):
             if self._reduces(small):
                 summed += 1
                 divided += self._operation(small) == _MEAN
@@ -83,9 +85,10 @@ class Averaging:
 
     def _reduces(self, small: cst.CSTNode) -> bool:
         call = small.value if isinstance(small, cst.Expr) else None
-        known = {"tensor", "op"}
-        plain = isinstance(call, cst.Call) and all(a.keyword is None or a.keyword.value in known for a in call.args)
-        return plain and any(call is one for one in self.calls) and self._operation(small) in (_SUM, _MEAN)
+        if not isinstance(call, cst.Call) or not any(call is one for one in self.calls):
+            return False
+        named = {a.keyword.value for a in call.args if a.keyword is not None}
+        return named <= {"tensor", "op"} and self._operation(small) in (_SUM, _MEAN)
 
     def _operation(self, small: cst.CSTNode) -> str:
         assert isinstance(small, cst.Expr)
@@ -119,8 +122,8 @@ class Averaging:
         """The world size, also as a ``float``."""
         if self.replicas.number(node) == WORLD_SIZE:
             return True
-        if isinstance(node, cst.Call) and self.roles.path(node.func) == "builtins.float" and len(node.args) == 1:
-            return self._is_world_size(node.args[0].value)
+        if isinstance(node, cst.Call) and self.roles.path(node.func) == "builtins.float":
+            return len(node.args) == 1 and self._is_world_size(node.args[0].value)
         if isinstance(node, cst.Name):
             values = [b.value for b in self.roles.bindings(node)]
             value = values[0] if len(values) == 1 else None
@@ -139,10 +142,12 @@ class Averaging:
 
     def _prepares(self, line: cst.CSTNode) -> bool:
         """A docstring, or a variable for the world size."""
-        small = body_of(line)[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+        smalls = body_of(line) if isinstance(line, cst.SimpleStatementLine) else []
+        small = smalls[0] if len(smalls) == 1 else None
         if isinstance(small, cst.Assign):
             return self._is_world_size(small.value)
-        return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
+        text = small.value if isinstance(small, cst.Expr) else None
+        return isinstance(text, (cst.SimpleString, cst.ConcatenatedString))
 
     def _called_bare(self, function: cst.FunctionDef) -> bool:
         name = function.name.value
@@ -214,19 +219,29 @@ def _is_gradient(node: cst.BaseExpression | None) -> bool:
 
 
 def _smalls(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The small statements of loops over parameters and of tests whether there is a gradient."""
+    """The small statements of loops over parameters, and of tests whether there is a gradient."""
     for inner in body_of(statement):
         if isinstance(inner, cst.SimpleStatementLine):
             yield from inner.body
-        elif isinstance(inner, cst.If) and inner.orelse is None and not _calls(inner.test):
+        elif isinstance(inner, cst.For) or (isinstance(inner, cst.If) and _asks_for_gradient(inner)):
             yield from _smalls(inner)
-        elif isinstance(inner, cst.For):
-            yield from _smalls(inner)
-        elif isinstance(inner, cst.BaseSmallStatement):
-            yield inner
         else:
-            yield cst.Raise()
+            yield inner
 
 
-def _calls(test: cst.BaseExpression) -> bool:
-    return any(isinstance(n, cst.Call) for n in walk(test))
+def _asks_for_gradient(statement: cst.If) -> bool:
+    """``if p.grad is None``, ``if p.requires_grad``, and both together."""
+    words = {n.attr.value for n in walk(statement.test) if isinstance(n, cst.Attribute)}
+    others = (cst.Call, cst.SimpleString, cst.Subscript, cst.Integer)
+    plain = not any(isinstance(n, others) for n in walk(statement.test))
+    return statement.orelse is None and plain and bool(words) and words <= {"grad", "data", "requires_grad"}
+
+
+def _of_all(iterable: cst.BaseExpression) -> bool:
+    """Whether an iterable looks like all parameters of a model or of an optimizer."""
+    for node in walk(iterable):
+        if method(node) in ("parameters", "named_parameters"):
+            return True
+        if isinstance(node, cst.Attribute) and node.attr.value == "param_groups":
+            return True
+    return False
