@@ -15,9 +15,8 @@ import libcst as cst
 from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.classes import is_self, related
-from xla_transforms.scopes import parameters
-from xla_transforms.tree import LOOPS, argument, body_of, method, receiver, same, value_of, walk
+from xla_transforms.roles.elsewhere import given, in_callee, text_at
+from xla_transforms.tree import LOOPS, body_of, method, receiver, same, value_of, walk
 
 
 @dataclass
@@ -166,20 +165,10 @@ class Gradients:
         for site, taken, way in ways:
             statement = way.first or way.hidden or self.roles.index(site).statement_of(site)
             assert statement is not None
-            name = self._in_caller(optimizer, function, site, taken)
+            value = given(self.roles, optimizer, function, site, taken)
+            name = text_at(self.roles, value, statement) if value is not None else ""
             found.append(Place(statement, "" if way.hidden else name))
         return found
-
-    def _in_caller(
-        self, optimizer: cst.BaseExpression, function: cst.FunctionDef, site: cst.Call, taken: int
-    ) -> str:
-        """What an optimizer of a function is called where the function is called; empty for nothing."""
-        names = [p.name.value for p in parameters(function)]
-        if isinstance(optimizer, cst.Name) and optimizer.value in names:
-            value = value_of(site, optimizer.value, names.index(optimizer.value) - taken)
-            named = isinstance(value, (cst.Name, cst.Attribute))
-            return self.roles.index(site).source.code(value) if value is not None and named else ""
-        return self._unchanged(optimizer, site)
 
     def _inside(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> list[Place]:
         """Within the function that a statement calls, which runs the backward pass and uses gradients."""
@@ -189,33 +178,8 @@ class Gradients:
                     way = Way()
                     self._scan(body_of(function), optimizer, way)
                     if way.first is not None:
-                        return [Place(way.first, self._in_callee(optimizer, function, call))]
+                        return [Place(way.first, in_callee(self.roles, optimizer, function, call))]
         return [Place(statement, "")]
-
-    def _in_callee(
-        self, optimizer: cst.BaseExpression, function: cst.FunctionDef, call: cst.Call
-    ) -> str:
-        taken = next((t for site, t in callers(self.roles, function) if site is call), 0)
-        for position, param in enumerate(parameters(function)[taken:]):
-            arg = argument(call, param.name.value, position)
-            if arg is not None and same(arg.value, optimizer):
-                return param.name.value
-        return self._unchanged(optimizer, function.body)
-
-    def _unchanged(self, optimizer: cst.BaseExpression, there: cst.CSTNode) -> str:
-        """An optimizer's own text, where it means the same at another place."""
-        here, index = self.roles.index(optimizer), self.roles.index(there)
-        if isinstance(optimizer, cst.Name):
-            name, scope = optimizer.value, here.scope_of(optimizer).owner(optimizer.value)
-            inner = index.scopes.get(index.function_of(there) or there) or index.scope_of(there)
-            return name if here is index and scope is not None and inner.owner(name) is scope else ""
-        if isinstance(optimizer, cst.Attribute) and is_self(self.roles, optimizer.value):
-            mine, other = here.class_of(optimizer), index.class_of(there)
-            method_there = index.function_of(there)
-            first = parameters(method_there)[:1] if method_there is not None else []
-            if other is not None and related(self.roles, mine, other) and first:
-                return f"{first[0].name.value}.{optimizer.attr.value}"
-        return ""
 
 
 def stepped_by(effects: Effects, call: cst.Call) -> cst.BaseExpression | None:
