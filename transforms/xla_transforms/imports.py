@@ -14,6 +14,7 @@ ALIASES = {
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
+    "torch.utils.data.DistributedSampler": "DistributedSampler",
     "torch_xla": "torch_xla",
     "torch_xla.amp.syncfree": "syncfree",
     "torch_xla.amp.GradScaler": "GradScaler",
@@ -27,7 +28,10 @@ ALIASES = {
     "torch_xla.runtime": "xr",
     "torch_xla.utils.checkpoint": "xla_checkpoint",
 }
-_FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler", "torch_xla.amp.autocast"}
+_FROM = {
+    "torch.utils.data.DistributedSampler", "torch_xla.amp.syncfree", "torch_xla.amp.GradScaler",
+    "torch_xla.amp.autocast",
+}  # fmt: skip
 
 
 class ImportTable:

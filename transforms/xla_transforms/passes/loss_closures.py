@@ -31,9 +31,10 @@ def run(context: Context) -> None:
         return
     for call in list(context.index.all(cst.Call)):
         base = receiver(call)
-        if isinstance(call, cst.Call) and method(call) == "step" and call.args and base is not None:
-            if context.roles.kinds(base) == {Kind.OPTIMIZER} and not context.plan.taken(call):
-                _closure(context, call, base)
+        if not isinstance(call, cst.Call) or method(call) != "step" or not call.args or base is None:
+            continue
+        if context.roles.kinds(base) == {Kind.OPTIMIZER} and not context.plan.taken(call):
+            _closure(context, call, base)
 
 
 def _closure(context: Context, call: cst.Call, optimizer: cst.BaseExpression) -> None:

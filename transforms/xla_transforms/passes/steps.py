@@ -69,9 +69,9 @@ def run(context: Context) -> None:
 def _steps(context: Context) -> Iterator[cst.Call]:
     """The calls of ``step``; of the whole program where a reduction may belong into another file."""
     for call in list(context.program.calls.get("step", ())):
-        if method(call) == "step" and (context.distributed or _ours(context, call)):
-            if not _ours(context, call) or not context.plan.taken(call):
-                yield call
+        open_here = _ours(context, call) and not context.plan.taken(call)
+        if method(call) == "step" and (open_here or (context.distributed and not _ours(context, call))):
+            yield call
 
 
 def _ours(context: Context, node: cst.CSTNode) -> bool:

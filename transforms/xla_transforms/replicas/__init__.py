@@ -11,6 +11,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.replicas.averaging import Averaging
+from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
 from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
@@ -35,6 +36,7 @@ class Replicas:
         self.wanted = wanted
         self.starts = Starts(roles)
         self.averaging = Averaging(self)
+        self.feeds = Feeds(self)
         self.groups = Groups(roles, self.averaging)
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def given(
     roles: Roles, node: cst.BaseExpression, function: cst.FunctionDef, site: cst.Call, taken: int
 ) -> cst.BaseExpression | None:
-    """What a call hands over for a parameter of the function; for all but parameters the expression itself."""
+    """What a call hands over for a parameter of the function; any other expression is given as it is."""
     names = [p.name.value for p in parameters(function)]
     if isinstance(node, cst.Name) and node.value in names:
         return value_of(site, node.value, names.index(node.value) - taken)
