@@ -31,6 +31,7 @@ from xla_transforms.passes import (
     device_types,
     distributions,
     dynamic_shapes,
+    entry_points,
     generators,
     grad_scaler,
     gradient_modes,
@@ -115,5 +116,6 @@ PASSES: tuple[ModuleType, ...] = (
     packages,
     launch,
     availability,
+    entry_points,
     leftovers,
 )
