@@ -13,6 +13,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.replicas.feeds import PLAIN, Feed
+from xla_transforms.replicas.keywords import keys_given
 from xla_transforms.tree import argument, has_star, value_of
 
 PARTED = Rule(
@@ -36,6 +37,7 @@ WHOLE = Rule(
 )
 RULES = (PARTED, UNPARTED, WHOLE)
 
+_LONG = 96
 _ADVICE = "part it by xr.global_ordinal() and xr.world_size(), with as many batches on each replica"
 
 
@@ -90,22 +92,30 @@ def _part(context: Context, feed: Feed) -> None:
     assert line is not None
     name, text = feeds.sampler_name(call), context.index.source.code(data)
     if not isinstance(data, (cst.Name, cst.Attribute)):
-        stored = name.removesuffix("sampler") + "data"
+        stored = feeds.data_name(call)
         change.before(line, f"{stored} = {text}")
         change.replace(data, stored)
         text = stored
-    given = value_of(call, "shuffle", 2)
-    order = context.index.source.code(given) if given is not None else "False"
-    change.before(line, f"{name} = {_sampler(context, change, call, text, order)}")
+    change.before(line, *_lines(context, f"{name} = {_sampler(context, change, call, text, _order(context, call))}"))
     _give(change, call, name)
+
+
+def _order(context: Context, call: cst.Call) -> str:
+    """What says whether the sampler shuffles: the loader's own argument, which leaves it."""
+    given, keys = value_of(call, "shuffle", 2), keys_given(context.roles, call) or ()
+    if given is None and "shuffle" in keys:
+        return f'{context.replicas.feeds.spread(call)}.pop("shuffle", False)'
+    return context.index.source.code(given) if given is not None else "False"
 
 
 def _sampler(context: Context, change: Planned, call: cst.Call, data: str, shuffle: str) -> str:
     world_size, rank = change.spell(context.target.world_size), change.spell(context.target.ordinal)
     parts = [data, f"num_replicas={world_size}", f"rank={rank}", f"shuffle={shuffle}"]
-    drop_last = value_of(call, "drop_last", 8)
+    drop_last, keys = value_of(call, "drop_last", 8), keys_given(context.roles, call) or ()
     if drop_last is not None:
         parts.append(f"drop_last={context.index.source.code(drop_last)}")
+    elif "drop_last" in keys:
+        parts.append(f'drop_last={context.replicas.feeds.spread(call)}.get("drop_last", False)')
     return f"{change.use('torch.utils.data.DistributedSampler')}({', '.join(parts)})"
 
 
@@ -119,4 +129,12 @@ def _give(change: Planned, call: cst.Call, name: str) -> None:
     elif shuffle is not None:
         change.replace(shuffle, f"sampler={name}")
     else:
-        change.wrap(call.args[-1], f"{{0}}, sampler={name}")
+        change.wrap([a for a in call.args if not a.star][-1], f"{{0}}, sampler={name}")
+
+
+def _lines(context: Context, text: str) -> list[str]:
+    """A call in one line, or over three where it is long."""
+    if len(text) <= _LONG:
+        return [text]
+    head, _, rest = text.partition("(")
+    return [f"{head}(", f"{context.index.source.indent}{rest[:-1]}", ")"]

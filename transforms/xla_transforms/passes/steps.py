@@ -159,7 +159,10 @@ def _spelled(context: Context) -> str:
 
 
 def _unresolved(context: Context, call: cst.Call) -> None:
-    if any(not context.roles.may_be(arg.value, Kind.OPTIMIZER) for arg in call.args):
+    base = receiver(call)
+    facts = context.roles.facts(base) if base is not None else ()
+    profiles = any(f.detail.startswith("torch.profiler.") for f in facts)
+    if profiles or any(not context.roles.may_be(arg.value, Kind.OPTIMIZER) for arg in call.args):
         return
     function = context.index.function_of(call)
     loop = context.loops.of(call)

@@ -16,13 +16,15 @@ import libcst as cst
 from xla_transforms.loops import Loops
 from xla_transforms.loops.effects import Effect
 from xla_transforms.replicas.epochs import Epoch, Epochs
+from xla_transforms.replicas.keywords import keys_given, only_here, spread
 from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases, find_method
 from xla_transforms.roles.elsewhere import text_at
 from xla_transforms.roles.facts import known
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Scope
-from xla_transforms.tree import COMPREHENSIONS, LOOPS, argument, has_star, value_of, walk
+from xla_transforms.tree import COMPREHENSIONS, LOOPS, argument, has_star, string_value, value_of, walk
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
@@ -141,9 +143,9 @@ class Feeds:
         call = feed.call
         if self.iterable(call):
             return "its data set is an iterable one, which cannot be sampled"
-        if feed.evaluates:
+        if feed.evaluates and self._called_often(call):
             return "the same call makes loaders for training and for evaluation"
-        if has_star(call):
+        if has_star(call) and not self.spread(call):
             return "not all of its arguments are seen"
         if argument(call, "batch_sampler", 4) is not None:
             return "it has a batch sampler of its own"
@@ -159,6 +161,20 @@ class Feeds:
             return "there is no line of its own to make a sampler at"
         return ""
 
+    def _called_often(self, call: cst.Call) -> bool:
+        """Whether a call runs for several loaders: in a function that is called more than once."""
+        function = self.roles.index(call).function_of(call)
+        return function is not None and len(callers(self.roles, function)) > 1
+
+    def spread(self, call: cst.Call) -> str:
+        """The dictionary that gives a loader its arguments and may be changed; empty where there is none."""
+        keys, name = keys_given(self.roles, call), spread(call)
+        if name is None or keys is None or {"sampler", "batch_sampler"} & keys:
+            return ""
+        if "shuffle" in keys and not only_here(self.roles, call):
+            return ""
+        return name.value
+
     @cached_property
     def parted(self) -> dict[cst.Call, Feed]:
         """The training loaders of a program of one process that get a ``DistributedSampler``."""
@@ -173,6 +189,8 @@ class Feeds:
         plain = self.plain_sampler(call)
         if plain is not None:
             return PLAIN[self.roles.path(plain.func)]
+        if self.spread(call) and "shuffle" in (keys_given(self.roles, call) or ()):
+            return True
         given = value_of(call, "shuffle", 2)
         return given is not None and not (isinstance(given, cst.Name) and given.value == "False")
 
@@ -223,9 +241,18 @@ class Feeds:
         assign = index.parent(call)
         target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
         word = target.attr.value if isinstance(target, cst.Attribute) else getattr(target, "value", "")
-        stem = str(word).removesuffix("loader").removesuffix("_") if isinstance(word, str) else ""
-        name = f"{stem}_sampler" if stem else "sampler"
-        bound = {n for scope in index.scopes.values() for n in scope.bindings}
+        if isinstance(assign, cst.DictElement):
+            word = string_value(assign.key)
+        stem = word.removesuffix("loader").removesuffix("_") if isinstance(word, str) else ""
+        return self._free(call, f"{stem}_sampler" if stem.isidentifier() else "sampler")
+
+    def data_name(self, call: cst.Call) -> str:
+        """The variable for a data set that is made among the arguments of its loader."""
+        stem = self.sampler_name(call).removesuffix("_").removesuffix("sampler")
+        return self._free(call, f"{stem}data" if stem else "dataset")
+
+    def _free(self, call: cst.Call, name: str) -> str:
+        bound = {n for scope in self.roles.index(call).scopes.values() for n in scope.bindings}
         while name in bound:
             name += "_"
         return name

@@ -9,7 +9,7 @@ import libcst as cst
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import is_self, related
 from xla_transforms.scopes import parameters
-from xla_transforms.tree import argument, same, value_of
+from xla_transforms.tree import argument, same, string_value, value_of
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -38,8 +38,12 @@ def in_callee(
 
 
 def text_at(roles: Roles, node: cst.BaseExpression, place: cst.CSTNode) -> str:
-    """The text by which a name, or an attribute of ``self``, means the same at another place."""
+    """The text by which a name, an attribute of ``self`` or an entry of either is known at another place."""
     here, index = roles.index(node), roles.index(place)
+    if isinstance(node, cst.Subscript):
+        base, key = text_at(roles, node.value, place), node.slice[0].slice
+        constant = len(node.slice) == 1 and isinstance(key, cst.Index) and string_value(key.value) is not None
+        return f"{base}[{here.source.code(key)}]" if base and constant else ""
     if here is index and index.function_of(node) is _function(roles, place):
         return index.source.code(node) if isinstance(node, (cst.Name, cst.Attribute)) else ""
     if isinstance(node, cst.Name):
