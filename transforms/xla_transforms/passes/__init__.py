@@ -62,10 +62,12 @@ from xla_transforms.passes import (
     tied_weights,
     timers,
     transfers,
+    wrapper_options,
 )
 
 PASSES: tuple[ModuleType, ...] = (
     several_devices,
+    wrapper_options,
     process_groups,
     replica_wrappers,
     averaging,

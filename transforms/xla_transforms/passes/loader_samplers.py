@@ -11,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
+from xla_transforms.loops.effects import Effect
 from xla_transforms.plan import Planned
 from xla_transforms.replicas.feeds import PLAIN, Feed
 from xla_transforms.replicas.keywords import keys_given
@@ -50,6 +51,8 @@ def run(context: Context) -> None:
                 _as_native(context, feed)
             else:
                 _of_one(context, feed)
+    if not context.replicas.native:
+        _drawn_otherwise(context)
 
 
 def _as_native(context: Context, feed: Feed) -> None:
@@ -66,6 +69,10 @@ def _as_native(context: Context, feed: Feed) -> None:
 def _of_one(context: Context, feed: Feed) -> None:
     if feed.trains and feed.call in context.replicas.feeds.parted:
         _part(context, feed)
+        if feed.evaluates:
+            message = "an evaluation goes through this training loader: each replica sees its own part"
+            advice = "sum what it counts by xm.mesh_reduce, or make a loader of its own for it"
+            context.plan.report(WHOLE, feed.call, message, advice, severity=Severity.WARNING)
     elif feed.trains:
         reason = context.replicas.feeds.refusal(feed)
         context.plan.report(UNPARTED, feed.call, f"every replica reads all of this loader: {reason}", _ADVICE)
@@ -76,6 +83,17 @@ def _of_one(context: Context, feed: Feed) -> None:
     else:
         message = "it is not seen what this loader feeds: every replica reads all of it"
         context.plan.report(UNPARTED, feed.call, message, _ADVICE, severity=Severity.WARNING)
+
+
+def _drawn_otherwise(context: Context) -> None:
+    """Training loops that get their batches from no data loader of the program."""
+    drawing = {loop for feed in context.replicas.feeds.all.values() for loop in feed.steps}
+    training = [loop.node for loop in context.loops.all if loop.effect & Effect.BACKWARD]
+    for loop in training:
+        around = set(context.index.ancestors(loop))
+        if not (drawing | set(training)) & around and loop not in drawing:
+            message = "it is not seen where these batches come from: every replica may train on the same ones"
+            context.plan.report(UNPARTED, loop, message, _ADVICE)
 
 
 def _part(context: Context, feed: Feed) -> None:
@@ -96,7 +114,8 @@ def _part(context: Context, feed: Feed) -> None:
         change.before(line, f"{stored} = {text}")
         change.replace(data, stored)
         text = stored
-    change.before(line, *_lines(context, f"{name} = {_sampler(context, change, call, text, _order(context, call))}"))
+    made = _sampler(context, change, call, text, _order(context, call))
+    change.before(line, *_lines(context, f"{name} = {made}"))
     _give(change, call, name)
 
 

@@ -44,12 +44,13 @@ _CASED = (cst.Lambda, cst.IfExp, *COMPREHENSIONS)
 
 @dataclass(eq=False)
 class Feed:
-    """A call that makes a data loader, and the loops that go through it."""
+    """A call that makes a data loader, the loops that go through it, and those whose steps draw from it."""
 
     call: cst.Call
     trains: bool = False
     evaluates: bool = False
     loops: list[tuple[cst.For, cst.BaseExpression]] = field(default_factory=list)
+    steps: list[cst.CSTNode] = field(default_factory=list)
 
 
 class Feeds:
@@ -69,6 +70,7 @@ class Feeds:
             for loop in Loops(self.roles, index).all:
                 trains = bool(loop.effect & (Effect.BACKWARD | Effect.STEP))
                 for feed in self._drawn(loop.node, made):
+                    feed.steps.append(loop.node)
                     feed.trains |= trains
                     feed.evaluates |= not trains
             for node in index.all(cst.For):
@@ -240,11 +242,14 @@ class Feeds:
             return given.value
         assign = index.parent(call)
         target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
-        word = target.attr.value if isinstance(target, cst.Attribute) else getattr(target, "value", "")
-        if isinstance(assign, cst.DictElement):
-            word = string_value(assign.key)
-        stem = word.removesuffix("loader").removesuffix("_") if isinstance(word, str) else ""
-        return self._free(call, f"{stem}_sampler" if stem.isidentifier() else "sampler")
+        word = string_value(assign.key) if isinstance(assign, cst.DictElement) else None
+        if isinstance(target, cst.Attribute):
+            word = target.attr.value
+        elif isinstance(target, cst.Name):
+            word = target.value
+        stem = (word or "").removesuffix("dl").removesuffix("loader").removesuffix("_")
+        named = stem.isidentifier() and stem != "data"
+        return self._free(call, f"{stem}_sampler" if named else "sampler")
 
     def data_name(self, call: cst.Call) -> str:
         """The variable for a data set that is made among the arguments of its loader."""

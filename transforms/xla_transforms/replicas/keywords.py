@@ -38,7 +38,7 @@ def only_here(roles: Roles, call: cst.Call) -> bool:
 
 def _keys(roles: Roles, name: cst.Name, depth: int) -> set[str] | None:
     found: set[str] = set()
-    parts = [b.value for b in roles.bindings(name)]
+    parts: list[cst.CSTNode | None] = [b.value for b in roles.bindings(name)]
     parts += [value for n in _mentions(roles, name) for value in _added(roles, n)]
     for part in parts:
         keys = _of(roles, part, depth)
