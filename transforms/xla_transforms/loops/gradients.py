@@ -35,20 +35,21 @@ class Way:
     around: list[cst.For] = field(default_factory=list)
 
     def binders(self, optimizer: cst.BaseExpression) -> list[cst.For]:
-        """Those of the loops around the step that bind a name of the optimizer's."""
-        return [loop for loop in self.around if _binds(loop, optimizer)]
+        """Those of the loops around the step that bind a name of the optimizer's, the outermost first."""
+        return [loop for loop in reversed(self.around) if _binds(loop, optimizer)]
 
 
 @dataclass
 class Place:
     """Where gradients have to be reduced: before a statement, of the optimizer as it is called there.
 
-    ``optimizer`` is empty where it has no name there; ``around`` are loops that bind its name.
+    ``optimizer`` is empty where it has no name there; ``loops`` bind its name: what each binds, what it goes
+    through, the outermost first.
     """
 
     statement: cst.CSTNode
     optimizer: str
-    around: list[cst.For] = field(default_factory=list)
+    loops: tuple[tuple[str, str], ...] = ()
 
 
 class Gradients:
@@ -144,14 +145,22 @@ class Gradients:
         way = self.way(step, optimizer)
         if way.averaged is not None:
             return None
-        code = self.roles.index(optimizer).source.code(optimizer)
         if way.hidden is not None:
             return self._inside(way.hidden, optimizer)
         if way.first is not None:
-            return [Place(way.first, code, way.binders(optimizer))]
-        return [] if way.began else self._in_callers(step, optimizer)
+            return [self.place(way, optimizer)]
+        return [] if way.began else self._in_callers(step, optimizer, way.binders(optimizer))
 
-    def _in_callers(self, step: cst.Call, optimizer: cst.BaseExpression) -> list[Place] | None:
+    def place(self, way: Way, optimizer: cst.BaseExpression) -> Place:
+        """The place before the first use, in the function that steps."""
+        code = self.roles.index(optimizer).source.code
+        loops = tuple((code(loop.target), code(loop.iter)) for loop in way.binders(optimizer))
+        assert way.first is not None
+        return Place(way.first, code(optimizer), loops)
+
+    def _in_callers(
+        self, step: cst.Call, optimizer: cst.BaseExpression, binders: list[cst.For]
+    ) -> list[Place] | None:
         """The same where the function that steps is called behind the backward pass: in all its callers."""
         function = self.roles.index(step).function_of(step)
         sites = callers(self.roles, function) if function is not None else []
@@ -165,10 +174,21 @@ class Gradients:
         for site, taken, way in ways:
             statement = way.first or way.hidden or self.roles.index(site).statement_of(site)
             assert statement is not None
-            value = given(self.roles, optimizer, function, site, taken)
-            name = text_at(self.roles, value, statement) if value is not None else ""
-            found.append(Place(statement, "" if way.hidden else name))
+            named = binders[0].iter if len(binders) == 1 else optimizer
+            value = given(self.roles, named, function, site, taken) if not way.hidden else None
+            text = text_at(self.roles, value, statement) if value is not None else ""
+            found.append(self._place_in_caller(statement, text, optimizer, binders))
         return found
+
+    def _place_in_caller(
+        self, statement: cst.CSTNode, text: str, optimizer: cst.BaseExpression, binders: list[cst.For]
+    ) -> Place:
+        """With the text that the optimizer has in the caller, or that what a loop goes through has there."""
+        if not binders or not text:
+            return Place(statement, text)
+        code = self.roles.index(optimizer).source.code
+        target = code(binders[0].target)
+        return Place(statement, code(optimizer) if len(binders) == 1 else "", ((target, text),))
 
     def _inside(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> list[Place]:
         """Within the function that a statement calls, which runs the backward pass and uses gradients."""

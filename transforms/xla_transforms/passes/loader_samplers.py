@@ -58,7 +58,8 @@ def run(context: Context) -> None:
 def _as_native(context: Context, feed: Feed) -> None:
     """What the native processes did not part is not parted now: it trains as it did, and is told."""
     feeds, call = context.replicas.feeds, feed.call
-    if not feed.trains or feeds.shared(call) or has_star(call) or argument(call, "batch_sampler", 4):
+    own = argument(call, "batch_sampler", 4) is not None or feeds.parts_itself(call)
+    if not feed.trains or feeds.shared(call) or has_star(call) or own:
         return
     what = "what its data set yields" if feeds.iterable(call) else "its whole data set"
     message = f"every replica draws from {what}, as every native process did"

@@ -57,7 +57,7 @@ def _place(context: Context, call: cst.Call) -> None:
         return
     if _alone(call):
         return
-    added = []
+    added, unknown = [], []
     for name, position, wanted, spelling in (
         ("num_replicas", 1, WORLD_SIZE, context.target.world_size),
         ("rank", 2, RANK, context.target.ordinal),
@@ -65,8 +65,10 @@ def _place(context: Context, call: cst.Call) -> None:
         value = value_of(call, name, position)
         if value is None or (isinstance(value, cst.Name) and value.value == "None"):
             added.append((name, spelling, argument(call, name, position)))
-        elif context.replicas.number(value) != wanted:
-            _correct(context, value, wanted, spelling)
+        elif context.replicas.number(value) != wanted and not _correct(context, value, wanted, spelling):
+            unknown.append(f"{name}={context.index.source.code(value)}")
+    if unknown:
+        _unknown(context, call, f"it is not known what {' and '.join(unknown)} stands for")
     _add(context, call, added)
 
 
@@ -75,15 +77,14 @@ def _alone(call: cst.Call) -> bool:
     return number_value(value_of(call, "num_replicas", 1)) == 1
 
 
-def _correct(context: Context, value: cst.BaseExpression, wanted: str, spelling: Spelling) -> None:
+def _correct(context: Context, value: cst.BaseExpression, wanted: str, spelling: Spelling) -> bool:
     """A constant, a number of the command line, the rank on one host: what is meant is the runtime's."""
     facts = {f.kind for f in context.roles.facts(value)}
-    if facts and facts <= {Kind.NUMBER, Kind.NONE}:
-        if context.plan.free(value):
-            change = context.plan.change(SAMPLER, value, f"the XLA runtime tells the {wanted}")
-            change.replace(value, change.spell(spelling))
-    else:
-        _unknown(context, value, f"whether this is the {wanted} of the replicas is not known")
+    known = bool(facts) and facts <= {Kind.NUMBER, Kind.NONE}
+    if known and context.plan.free(value):
+        change = context.plan.change(SAMPLER, value, f"the XLA runtime tells the {wanted}")
+        change.replace(value, change.spell(spelling))
+    return known
 
 
 def _unknown(context: Context, node: cst.CSTNode, message: str) -> None:

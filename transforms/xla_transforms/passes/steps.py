@@ -127,11 +127,9 @@ def _places(
     if context.distributed:
         averages = context.replicas.averaging.averages
         return Gradients(effects, averages, scaled=scaled).places(call, optimizer)
-    way = Gradients(effects).way(call, optimizer)
-    if way.first is None:
-        return []
-    code = context.index.source.code(optimizer)
-    return [Place(way.first, code, way.binders(optimizer))]
+    gradients = Gradients(effects)
+    way = gradients.way(call, optimizer)
+    return [gradients.place(way, optimizer)] if way.first is not None else []
 
 
 def _reduce(context: Context, place: Place) -> None:
@@ -146,12 +144,11 @@ def _reduce(context: Context, place: Place) -> None:
 
 
 def _lines(context: Context, change: Planned, place: Place) -> Iterator[str]:
-    code, indent = context.index.source.code, context.index.source.indent
-    loops = list(reversed(place.around))
-    for depth, loop in enumerate(loops):
-        yield f"{indent * depth}for {code(loop.target)} in {code(loop.iter)}:"
+    indent = context.index.source.indent
+    for depth, (target, iterable) in enumerate(place.loops):
+        yield f"{indent * depth}for {target} in {iterable}:"
     text = change.spell(context.target.reduce_gradients).replace("{0}", place.optimizer)
-    yield f"{indent * len(loops)}{text}"
+    yield f"{indent * len(place.loops)}{text}"
 
 
 def _spelled(context: Context) -> str:

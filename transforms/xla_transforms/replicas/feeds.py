@@ -22,6 +22,7 @@ from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases, find_method
 from xla_transforms.roles.elsewhere import text_at
 from xla_transforms.roles.facts import known
+from xla_transforms.roles.ranks import RANK
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Scope
 from xla_transforms.tree import COMPREHENSIONS, LOOPS, argument, has_star, string_value, value_of, walk
@@ -125,6 +126,15 @@ class Feeds:
             if isinstance(streaming, cst.Name) and streaming.value == "True":
                 return True
         return False
+
+    def parts_itself(self, call: cst.Call) -> bool:
+        """Whether a loader's data set, a class of the program, asks for the rank."""
+        return any(self._asks_for_rank(c) for c in self._classes(value_of(call, "dataset", 0)))
+
+    def _asks_for_rank(self, node: cst.ClassDef) -> bool:
+        kinds = (cst.Call, cst.Name, cst.Attribute, cst.Subscript)
+        values = (n for n in walk(node.body) if isinstance(n, kinds))
+        return any(self.replicas.number(value) == RANK for value in values)
 
     def plain_sampler(self, call: cst.Call) -> cst.Call | None:
         """The ``RandomSampler(data)`` or ``SequentialSampler(data)`` that this loader alone has."""
