@@ -13,7 +13,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Launch
-from xla_transforms.replicas.groups import short
+from xla_transforms.replicas.collectives import short
 from xla_transforms.roles.ranks import SPAWNERS
 from xla_transforms.tree import argument
 
