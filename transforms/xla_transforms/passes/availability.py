@@ -14,7 +14,8 @@ from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.plan import Planned
-from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, IN_GROUP, TRUE_ON_CUDA, launched, numbers_gpu
+from xla_transforms.roles.fold import FALSE_ON_CUDA, IN_GROUP, TRUE_ON_CUDA, launched, numbers_gpu
+from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.tree import walk
 
 AVAILABLE = Rule(

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.replicas.counts import Counts
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
 from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
@@ -33,6 +34,7 @@ class Replicas:
         self.roles = roles
         self.wanted = wanted
         self.starts = Starts(roles)
+        self.counts = Counts(self.starts)
         self.groups = Groups(roles)
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.tree import argument, has_star, value_of
+from xla_transforms.tree import has_star, value_of
 
 SUM, MEAN = "sum", "mean"
 _KINDS = {
@@ -76,7 +76,9 @@ def _of_all(roles: Roles, call: cst.Call, count: int) -> bool:
     """Whether all processes take part in a call, which waits until they did."""
     group = value_of(call, "group", count)
     everyone = group is None or getattr(group, "value", "") == "None" or roles.path(group) in _GROUPS
-    return everyone and not any(argument(call, name) for name in _HANDLED) and len(call.args) <= count + 1
+    given = (value_of(call, name) for name in _HANDLED)
+    waits = all(value is None or getattr(value, "value", "") == "False" for value in given)
+    return everyone and waits and len([a for a in call.args if a.keyword is None]) <= count + 1
 
 
 def _kind(roles: Roles, op: cst.BaseExpression | None) -> str:

@@ -71,7 +71,7 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return _builtin(roles, node, path.removeprefix("builtins."))
     if structure.is_wrapper(roles, node):
         return fact(Kind.ITERATOR, path, node)
-    if ranked := ranks.of_call(node, path):
+    if ranked := ranks.of_call(roles, node, path):
         return ranked
     kind, detail = result_of(path)
     if kind is Kind.DEVICE and not detail:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from xla_transforms.roles import calls, classes, structure
+from xla_transforms.roles import calls, classes, ranks, structure
 from xla_transforms.roles.catalog import ANNOTATIONS
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
 from xla_transforms.scopes import Binding, How
@@ -119,6 +119,8 @@ def _boolean(roles: Roles, node: cst.BooleanOperation) -> Facts:
 
 
 def _binary(roles: Roles, node: cst.BinaryOperation) -> Facts:
+    if ranked := ranks.of_arithmetic(roles, node):
+        return ranked
     sides = roles.facts(node.left) | roles.facts(node.right)
     tensors = of_kind(sides, Kind.TENSOR)
     if tensors:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles.ranks import VARIABLES
+from xla_transforms.roles.ranks import COUNTS, VARIABLES
 from xla_transforms.tree import number_value, same, string_value, walk
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ IN_GROUP = frozenset(
     )
 )  # fmt: skip
 """True in each process of those that train together."""
-COUNTS = frozenset({"torch.cuda.device_count", "torch.accelerator.device_count"})
 _COMPARISONS = {
     cst.Equal: lambda a, b: a == b,
     cst.NotEqual: lambda a, b: a != b,
