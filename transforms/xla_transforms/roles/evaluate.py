@@ -103,7 +103,12 @@ def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
     found: set[Fact] = set()
     for item in roles.facts(node.value):
         found |= classes.attribute_of(roles, item, node)
-    assigned = classes.assigned_elsewhere(roles, node) if not known(frozenset(found)) else NOTHING
+    given = known(frozenset(found))
+    if given and any(f.kind is not Kind.NUMBER for f in given):
+        return frozenset(found)
+    assigned = classes.assigned_elsewhere(roles, node)
+    if given:  # an option that each process sets to a number of its own
+        assigned = frozenset(f for f in assigned if f.detail in ranks.PLACES | ranks.SIZES)
     return frozenset(found) | assigned or UNKNOWN
 
 
