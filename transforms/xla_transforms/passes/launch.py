@@ -13,7 +13,8 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Launch
-from xla_transforms.replicas.groups import short
+from xla_transforms.replicas.collectives import short
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import SPAWNERS
 from xla_transforms.tree import argument
 
@@ -68,7 +69,7 @@ def _launch(context: Context, launch: Launch) -> None:
     if launch.values is None and given is not None:
         change.replace(launch.call, change.spell(context.target.launch_with), function.value, given.value)
         return
-    dropped = context.replicas.starts.dropped(launch)
+    dropped = context.replicas.counts.dropped(launch)
     kept = [v for i, v in enumerate(launch.values or []) if i not in dropped]
     _write(context, change, launch, function.value, kept)
     _unused(context, launch)
@@ -90,11 +91,12 @@ def _write(
 
 
 def _unused(context: Context, launch: Launch) -> None:
-    """The variable that only counted processes for the launch."""
-    starts = context.replicas.starts
-    for counted in starts.counters(launch):
-        statement = context.index.parent(context.index.parent(counted) or counted)
-        if isinstance(statement, cst.Assign) and not context.plan.taken(statement):
+    """The variables that only counted processes for the launch."""
+    counts = context.replicas.counts
+    bound = [context.index.parent(context.index.parent(name) or name) for name in counts.counters(launch)]
+    for statement in (*bound, *counts.totals):
+        ours = isinstance(statement, cst.Assign) and context.roles.index(statement) is context.index
+        if ours and statement is not None and not context.plan.taken(statement):
             change = context.plan.change(SPAWN, statement, "the runtime counts the processes")
             change.remove(statement)
 
@@ -102,12 +104,16 @@ def _unused(context: Context, launch: Launch) -> None:
 def _parameters(context: Context, launch: Launch) -> None:
     """Parameters that took the number of processes go; where it is still read the runtime is asked."""
     assert launch.function is not None
-    dropped = context.replicas.starts.dropped(launch)
+    dropped = context.replicas.counts.dropped(launch)
     gone = [launch.parameters[position] for position in dropped]
     if not gone:
         return
     change = context.plan.change(SPAWN, launch.function, "the runtime tells how many processes there are")
     change.drop([*launch.function.params.params], gone)
+    for site, _ in callers(context.roles, launch.function):
+        if context.roles.index(site) is context.index:
+            given = [context.replicas.counts.given(launch, position, site) for position in dropped]
+            change.drop([*site.args], [arg for arg in given if arg is not None])
     first = launch.function.body.body[0]
     for param in gone:
         name, number = param.name.value, context.replicas.meant(LOCAL_WORLD_SIZE)

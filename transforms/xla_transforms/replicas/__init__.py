@@ -11,6 +11,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.replicas.averaging import Averaging
+from xla_transforms.replicas.counts import Counts
 from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
@@ -35,9 +36,10 @@ class Replicas:
         self.roles = roles
         self.wanted = wanted
         self.starts = Starts(roles)
+        self.counts = Counts(self.starts)
+        self.groups = Groups(roles)
         self.averaging = Averaging(self)
         self.feeds = Feeds(self)
-        self.groups = Groups(roles, self.averaging)
 
     @property
     def native(self) -> bool:

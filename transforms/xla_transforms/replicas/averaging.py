@@ -14,7 +14,7 @@ import libcst as cst
 
 from xla_transforms.loops.effects import Effects
 from xla_transforms.loops.gradients import Gradients, stepped_by
-from xla_transforms.replicas.groups import short
+from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import WORLD_SIZE
@@ -200,12 +200,6 @@ class Averaging:
     def gone(self) -> list[cst.FunctionDef]:
         """The functions whose every call becomes a reduction."""
         return list({f: None for s in self.reductions if (f := self._function(s)) is not None})
-
-    @cached_property
-    def written(self) -> set[cst.Call]:
-        """The calls of ``all_reduce`` that go with what is written anew."""
-        places = [*self.gone, *(s for s in self.reductions if isinstance(s, cst.For))]
-        return {c for c in self.calls if any(self.roles.index(c).within(c, p) for p in places)}
 
 
 def _gradient(call: cst.Call) -> bool:

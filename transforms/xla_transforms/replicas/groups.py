@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from xla_transforms.replicas.collectives import collective, short
 from xla_transforms.roles import Roles
 from xla_transforms.roles.calls import callers
+from xla_transforms.roles.fold import IN_GROUP
 from xla_transforms.tree import body_of, string_value
-
-if TYPE_CHECKING:
-    from xla_transforms.replicas.averaging import Averaging
 
 _JOIN = frozenset({"init_process_group", "destroy_process_group"})
 # What each process is told so that it finds the others, and what NCCL and gloo read.
@@ -22,27 +20,17 @@ _DEVICES = frozenset({"torch.cuda.set_device", "torch.accelerator.set_device_ind
 # What the migrated program says without a process group.
 CONVERTED = frozenset(
     {
-        "get_rank", "get_world_size", "is_initialized", "is_available", "is_nccl_available", "barrier",
-        *_JOIN,
+        "get_rank", "get_world_size", "get_node_local_rank", *_JOIN,
+        *(path.rpartition(".")[2] for path in IN_GROUP),
     }
 )  # fmt: skip
-
-
-def short(path: str) -> str:
-    """``get_rank`` for a dotted path of ``torch.distributed``, else the empty string."""
-    for module in ("torch.distributed.distributed_c10d.", "torch.distributed."):
-        if path.startswith(module):
-            name = path.removeprefix(module)
-            return name if "." not in name else ""
-    return ""
 
 
 class Groups:
     """The process groups of one program."""
 
-    def __init__(self, roles: Roles, averaging: Averaging) -> None:
+    def __init__(self, roles: Roles) -> None:
         self.roles = roles
-        self.averaging = averaging
 
     def joins(self, call: cst.CSTNode) -> bool:
         """Whether a call joins the process group of all, or leaves it."""
@@ -55,8 +43,8 @@ class Groups:
             return []
         calls = (c for found in self.roles.program.calls.values() for c in found)
         named = ((c, short(self.roles.path(c.func))) for c in calls)
-        other = [c for c, name in named if name and name[0].islower() and name not in CONVERTED]
-        return [c for c in other if c not in self.averaging.written]
+        left = (c for c, name in named if name and name[0].islower() and name not in CONVERTED)
+        return [c for c in left if collective(self.roles, c) is None and not self.roles.dead(c)]
 
     def addresses(self, statement: cst.CSTNode) -> bool:
         """``os.environ["MASTER_ADDR"] = ...``: what only tells the processes how to meet."""

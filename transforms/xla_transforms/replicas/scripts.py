@@ -12,7 +12,8 @@ import libcst as cst
 
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method
-from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, TRUE_ON_CUDA
+from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
+from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import body_of, method, receiver, string_value, walk
 

@@ -12,7 +12,7 @@ from xla_transforms.replicas.scripts import Layout, reachable
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.roles.ranks import INDEX, LOCAL_WORLD_SIZE, SPAWNERS, WORLD_SIZE, arguments
+from xla_transforms.roles.ranks import INDEX, SPAWNERS, arguments
 from xla_transforms.scopes import ModuleIndex, parameters
 from xla_transforms.tree import string_value, value_of, walk
 
@@ -105,53 +105,6 @@ class Starts:
                 "joins a process group" if self.roles.program.replicated else "trains"
             )
         return next((e.obstacle for e in self.entries if e.obstacle), "")
-
-    def dropped(self, launch: Launch) -> list[int]:
-        """The positions among ``launch.values`` of what only counts processes: each asks the runtime instead.
-
-        Only where the parameter can go too: nobody but the launch calls the function.
-        """
-        if launch.function is None or launch.values is None or callers(self.roles, launch.function):
-            return []
-        params = launch.parameters
-        return [p for p in range(min(len(launch.values), len(params))) if self._counts(params[p])]
-
-    def _counts(self, param: cst.Param) -> bool:
-        facts = self.roles.facts(param.name)
-        return bool(facts) and all(
-            f.kind is Kind.NUMBER and f.detail in (WORLD_SIZE, LOCAL_WORLD_SIZE) for f in facts
-        )
-
-    def counters(self, launch: Launch) -> list[cst.Name]:
-        """The variables that only tell a launch how many processes to start: the names they are bound by."""
-        gone = [launch.values[p] for p in self.dropped(launch)] if launch.values is not None else []
-        count = value_of(launch.call, "nprocs", 2)
-        uses = [n for n in (*gone, *([count] if count is not None else [])) if isinstance(n, cst.Name)]
-        found: dict[cst.Name, None] = {}
-        for use in uses:
-            bindings = self.roles.bindings(use)
-            target = bindings[0].node if len(bindings) == 1 else None
-            if isinstance(target, cst.Name) and self._read_by(target) <= set(uses):
-                found[target] = None
-        return list(found)
-
-    def _read_by(self, target: cst.Name) -> set[cst.Name]:
-        index = self.roles.index(target)
-        scope = index.scope_of(target).owner(target.value)
-        return {n for n in index.named_of(scope, target.value) if n is not target}
-
-    def only_counts(self, node: cst.CSTNode) -> bool:
-        """Whether an expression is there for launches alone: how many processes they start."""
-        index = self.roles.index(node)
-        for launch in self.launches:
-            count = value_of(launch.call, "nprocs", 2)
-            if count is not None and index.within(node, count):
-                return True
-            for name in self.counters(launch):
-                binding = self.roles.bindings(name)
-                if any(b.value is not None and index.within(node, b.value) for b in binding):
-                    return True
-        return False
 
     @cached_property
     def several_hosts(self) -> bool:
