@@ -110,6 +110,12 @@ def test_a_random_sampler_of_the_whole() -> None:
     assert "    picks.set_epoch(epoch)\n" in text
 
 
+def test_a_random_sampler_among_the_arguments() -> None:
+    text = parted("loader = DataLoader(data, 8, sampler=RandomSampler(data))", *EPOCHS)
+    assert f"DataLoader(data, 8, sampler=DistributedSampler(data, {PARTS}, shuffle=True))\n" in text
+    assert "    loader.sampler.set_epoch(epoch)\n" in text
+
+
 # ---- arguments from a dictionary
 
 

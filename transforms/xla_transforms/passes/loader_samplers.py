@@ -38,7 +38,8 @@ WHOLE = Rule(
 )
 RULES = (PARTED, UNPARTED, WHOLE)
 
-_LONG = 96
+_SAMPLER = "torch.utils.data.DistributedSampler"
+_LONG = 94
 _ADVICE = "part it by xr.global_ordinal() and xr.world_size(), with as many batches on each replica"
 
 
@@ -105,7 +106,8 @@ def _part(context: Context, feed: Feed) -> None:
     plain = feeds.plain_sampler(call)
     if plain is not None:
         text, shuffle = context.index.source.code(plain.args[0].value), PLAIN[context.roles.path(plain.func)]
-        change.replace(plain, _sampler(context, change, call, text, str(shuffle)))
+        parts = _arguments(context, change, call, text, str(shuffle))
+        change.replace(plain, f"{change.use(_SAMPLER)}({', '.join(parts)})")
         return
     line = context.index.statement_of(call)
     assert line is not None
@@ -115,8 +117,8 @@ def _part(context: Context, feed: Feed) -> None:
         change.before(line, f"{stored} = {text}")
         change.replace(data, stored)
         text = stored
-    made = _sampler(context, change, call, text, _order(context, call))
-    change.before(line, *_lines(context, f"{name} = {made}"))
+    parts = _arguments(context, change, call, text, _order(context, call))
+    change.before(line, *_lines(context, f"{name} = {change.use(_SAMPLER)}", parts))
     _give(change, call, name)
 
 
@@ -128,7 +130,7 @@ def _order(context: Context, call: cst.Call) -> str:
     return context.index.source.code(given) if given is not None else "False"
 
 
-def _sampler(context: Context, change: Planned, call: cst.Call, data: str, shuffle: str) -> str:
+def _arguments(context: Context, change: Planned, call: cst.Call, data: str, shuffle: str) -> list[str]:
     world_size, rank = change.spell(context.target.world_size), change.spell(context.target.ordinal)
     parts = [data, f"num_replicas={world_size}", f"rank={rank}", f"shuffle={shuffle}"]
     drop_last, keys = value_of(call, "drop_last", 8), keys_given(context.roles, call) or ()
@@ -136,7 +138,7 @@ def _sampler(context: Context, change: Planned, call: cst.Call, data: str, shuff
         parts.append(f"drop_last={context.index.source.code(drop_last)}")
     elif "drop_last" in keys:
         parts.append(f'drop_last={context.replicas.feeds.spread(call)}.get("drop_last", False)')
-    return f"{change.use('torch.utils.data.DistributedSampler')}({', '.join(parts)})"
+    return parts
 
 
 def _give(change: Planned, call: cst.Call, name: str) -> None:
@@ -152,9 +154,11 @@ def _give(change: Planned, call: cst.Call, name: str) -> None:
         change.wrap([a for a in call.args if not a.star][-1], f"{{0}}, sampler={name}")
 
 
-def _lines(context: Context, text: str) -> list[str]:
-    """A call in one line, or over three where it is long."""
-    if len(text) <= _LONG:
-        return [text]
-    head, _, rest = text.partition("(")
-    return [f"{head}(", f"{context.index.source.indent}{rest[:-1]}", ")"]
+def _lines(context: Context, head: str, parts: list[str]) -> list[str]:
+    """A call in one line, over three where it is long, or with a line for each argument."""
+    inner, indent = ", ".join(parts), context.index.source.indent
+    if len(head) + len(inner) <= _LONG:
+        return [f"{head}({inner})"]
+    if len(inner) <= _LONG:
+        return [f"{head}(", f"{indent}{inner}", ")"]
+    return [f"{head}(", *(f"{indent}{part}," for part in parts), ")"]

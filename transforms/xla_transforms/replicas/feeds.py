@@ -228,6 +228,9 @@ class Feeds:
     def by_name(self, feed: Feed, epoch: Epoch) -> bool:
         """Whether the sampler's own variable is at hand in a loop over epochs."""
         scope, name = self.scope(feed.call), epoch.name
+        within = self.plain_sampler(feed.call) is not None and value_of(feed.call, "sampler", 3)
+        if isinstance(within, cst.Call):  # made among the loader's arguments
+            return False
         if scope is None or not epoch.loader or not isinstance(name, cst.Name):
             return False
         index = self.roles.index(name)
