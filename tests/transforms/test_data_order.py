@@ -19,7 +19,8 @@ def told(*lines: str, settings: Settings = REPLICAS) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(
     "lines",
     [
-        ("random.seed(3)", "random.shuffle(files)"), ("np.random.seed(3)", "order = np.random.permutation(9)"),
+        ("random.seed(3)", "random.shuffle(files)"),
+        ("np.random.seed(3)", "order = np.random.permutation(9)"),
         ("order = torch.randperm(9)",), ("random.Random(3).shuffle(files)",),
         ("class Data:", "    def __getitem__(self, i):", "        return random.choice(self.files)"),
         ("for _ in range(9):", "    random.shuffle(files)"),

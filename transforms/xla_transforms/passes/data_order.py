@@ -16,8 +16,8 @@ UNSEEDED = Rule(
     "XLA519",
     "order-of-each-replica",
     "Data is put in order by a generator that each replica starts otherwise.",
-    "Replicas that split or shuffle the data in different ways do not part it: what one trains on another one "
-    "may evaluate on (documentation of random.seed and numpy.random.seed).",
+    "Replicas that split or shuffle the data in different ways do not part it: what one trains on another "
+    "one may evaluate on (documentation of random.seed and numpy.random.seed).",
     Severity.WARNING,
 )
 RULES = (UNSEEDED,)

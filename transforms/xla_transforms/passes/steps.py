@@ -18,7 +18,7 @@ from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.gradients import Gradients, Place
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
-from xla_transforms.scalers import unwound
+from xla_transforms.scalers import SCALERS, unwound
 from xla_transforms.tree import method, receiver, value_of
 
 STEP = Rule(
@@ -84,7 +84,8 @@ def _of_scaler(context: Context, call: cst.Call, done: set[tuple[cst.CSTNode, st
     if optimizer is None:
         return
     if unwound(context, base):
-        _write(context, call, optimizer, done, step="{0}.step()")
+        with context.plan.together(SCALERS):
+            _write(context, call, optimizer, done, step="{0}.step()")
     elif context.distributed:
         _write(context, call, optimizer, done, step="")
 
