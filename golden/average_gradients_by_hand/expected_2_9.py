@@ -3,12 +3,12 @@
 
 import torch
 import torch.nn.functional as F
-from torch import nn, optim
-from torch.utils.data import DataLoader, TensorDataset, DistributedSampler
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
+from torch import nn, optim
+from torch.utils.data import DataLoader, TensorDataset, DistributedSampler
 
 
 class Net(nn.Module):

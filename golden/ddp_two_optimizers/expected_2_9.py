@@ -1,13 +1,13 @@
 # Generator and critic under DDP, two optimizers each for a part; clipping over both networks at once.
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-from torch.utils.data.distributed import DistributedSampler
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 LATENT = 6
 

@@ -5,11 +5,11 @@ import argparse
 import torch
 import torch.nn as nn
 import torch.optim as optim
-from torch.utils.data import DataLoader, Dataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
+from torch.utils.data import DataLoader, Dataset
 from torch.utils.data import DistributedSampler
 
 
