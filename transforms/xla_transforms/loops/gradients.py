@@ -99,7 +99,7 @@ class Gradients:
             if self.averages(statement):
                 way.averaged, way.began = statement, True
                 return
-            uses, ends = self._uses(statement), self._ends(statement, optimizer)
+            uses, ends = self._uses(statement, optimizer), self._ends(statement, optimizer)
             if ends and uses:
                 self._both(statement, optimizer, way)
             way.began = ends
@@ -123,17 +123,20 @@ class Gradients:
     def _of_another(self, call: cst.Call, optimizer: cst.BaseExpression) -> bool:
         """Whether a call steps an optimizer that is certainly not this one."""
         stepped = stepped_by(self.effects, call)
-        if stepped is None:
-            return False
-        mine, other = (self.roles.origins(o, Kind.OPTIMIZER) for o in (optimizer, stepped))
-        return not mine & other if mine and other else not same(optimizer, stepped)
+        return stepped is not None and self._others(optimizer, stepped)
 
-    def _uses(self, statement: cst.CSTNode) -> bool:
-        return self.effects.uses_gradients(statement) or (self.scaled and self._unscales(statement))
+    def _others(self, optimizer: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        mine, theirs = (self.roles.origins(o, Kind.OPTIMIZER) for o in (optimizer, other))
+        return not mine & theirs if mine and theirs else not same(optimizer, other)
 
-    def _unscales(self, statement: cst.CSTNode) -> bool:
-        calls = (n for n in walk(statement, into_functions=False) if isinstance(n, cst.Call))
-        return any(method(c) == "unscale_" and Kind.SCALER in self.roles.kinds(receiver(c)) for c in calls)
+    def _uses(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> bool:
+        unscales = self.scaled and self._unscales(statement, optimizer)
+        return unscales or self.effects.uses_gradients(statement)
+
+    def _unscales(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> bool:
+        calls = (n for n in walk(statement, into_functions=False) if method(n) == "unscale_")
+        given_to = (value_of(c, "optimizer", 0) for c in calls if isinstance(c, cst.Call))
+        return any(other is not None and not self._others(optimizer, other) for other in given_to)
 
     # ---- across functions
 

@@ -2,7 +2,9 @@
 
 ``xm.optimizer_step`` reduces the gradients over the replicas (nothing to do on one) and steps. Where
 gradients are clipped, unscaled or read between backward and step they are reduced first and the step stays
-plain: clipping each replica's own gradient and then averaging is another, smaller step.
+plain: clipping each replica's own gradient and then averaging is another, smaller step. A gradient scaler
+of torch_xla keeps its step; the gradients are reduced before it unscales them, so that all replicas see the
+same infinite ones.
 Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``optimizer_step`` and ``reduce_gradients``.
 """
 
@@ -18,7 +20,7 @@ from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.gradients import Gradients, Place
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
-from xla_transforms.scalers import SCALERS, unwound
+from xla_transforms.scalers import SCALERS, on_device, unwound
 from xla_transforms.tree import method, receiver, value_of
 
 STEP = Rule(
@@ -86,7 +88,7 @@ def _of_scaler(context: Context, call: cst.Call, done: set[tuple[cst.CSTNode, st
     if unwound(context, base):
         with context.plan.together(SCALERS):
             _write(context, call, optimizer, done, step="{0}.step()")
-    elif context.distributed:
+    elif context.distributed or on_device(context):
         _write(context, call, optimizer, done, step="")
 
 
@@ -128,7 +130,7 @@ def _places(
     if context.distributed:
         averages = context.replicas.averaging.averages
         return Gradients(effects, averages, scaled=scaled).places(call, optimizer)
-    gradients = Gradients(effects)
+    gradients = Gradients(effects, scaled=scaled)
     way = gradients.way(call, optimizer)
     return [gradients.place(way, optimizer)] if way.first is not None else []
 
