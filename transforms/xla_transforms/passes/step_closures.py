@@ -37,7 +37,8 @@ def run(context: Context) -> None:
         for found in deferral.runs:
             function = context.index.function_of(deferral.loop.node)
             used[function] = used.get(function, 0) + 1
-            _write(context, deferral, found, _name(context, used[function]))
+            with context.plan.together(deferral, needs=[deferral.loop]):
+                _write(context, deferral, found, _name(context, used[function]))
 
 
 def _name(context: Context, number: int) -> str:

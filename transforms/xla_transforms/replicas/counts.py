@@ -80,8 +80,9 @@ class Counts:
             for node in self.roles.index(value).all(cst.Assign):
                 assert isinstance(node, cst.Assign)
                 target = node.targets[0].target
-                written = isinstance(target, cst.Attribute) and same(target, value)
-                if written and self.starts.before(node) and not self._read(target, node):
+                if not isinstance(target, cst.Attribute) or not same(target, value):
+                    continue
+                if self.starts.before(node) and not self._read(target, node):
                     found.append(node)
         return found
 
