@@ -22,7 +22,7 @@ class Case:
 
     ``argv``               the arguments of the script
     ``replicas``           how many replicas it is run in, against as many native ranks (1)
-    ``distributed``        a script for one device is migrated to replicas, whose batches make one native batch
+    ``distributed``        a script for one device becomes replicas, whose batches make one native batch
     ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
     ``loss_bound``         another bound than that of the dtype, for losses
     ``parameter_bound``    the same for final parameters

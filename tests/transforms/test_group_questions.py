@@ -16,7 +16,8 @@ def test_another_variable_is_asked_for_as_before() -> None:
     check_noop(launched('if "DEBUG" in os.environ:', "    print(1)"), "availability")
 
 
-TRUE = ("dist.is_initialized()", "dist.is_available()", '"RANK" in os.environ', '"SLURM_PROCID" in os.environ')
+RANK, SLURM = '"RANK" in os.environ', '"SLURM_PROCID" in os.environ'
+TRUE = ("dist.is_initialized()", "dist.is_available()", RANK, SLURM)
 
 
 @pytest.mark.parametrize("test", TRUE)
@@ -27,7 +28,7 @@ def test_there_are_several_processes(test: str) -> None:
 
 
 def test_the_first_launcher_that_is_asked_for_has_started_them() -> None:
-    first, second = ('if "RANK" in os.environ:', "    a = 1"), ('elif "SLURM_PROCID" in os.environ:', "    a = 2")
+    first, second = (f"if {RANK}:", "    a = 1"), (f"elif {SLURM}:", "    a = 2")
     text = run_only(launched(*first, *second, "else:", "    a = 3"), "availability")
     assert "    a = 1\n" in text
     assert "a = 2" not in text
