@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from golden_cases import read_case
+from golden_cases import settings_of
 from soundness import compiles, lost_comments, undefined_names
 
 from xla_transforms.engine import Outcome, Settings, migrate_bytes
@@ -26,11 +26,14 @@ Golden = Callable[[str, str, bytes], None]
 
 
 @cache
+def settings(case: str) -> Settings:
+    replicas = settings_of(GOLDEN / case).get("distributed", False)
+    return Settings(target=DEFAULT, distributed=replicas or "auto")
+
+
+@cache
 def migrated(case: str) -> Outcome:
-    read = read_case(GOLDEN / case)
-    asked = True if read is not None and read.distributed else "auto"
-    settings = Settings(target=DEFAULT, distributed=asked)
-    return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), settings, "native.py")
+    return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), settings(case), "native.py")
 
 
 def findings_of(outcome: Outcome) -> bytes:
@@ -102,5 +105,5 @@ def test_the_result_is_a_sound_module_with_all_its_comments(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_second_run_leaves_the_result_as_it_is(case: str) -> None:
     once = migrated(case)
-    again = migrate_bytes(once.data, Settings(target=DEFAULT), "native.py")
+    again = migrate_bytes(once.data, settings(case), "native.py")
     assert again.data == once.data, difference(once.data, again.data, case)

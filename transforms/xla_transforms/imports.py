@@ -20,6 +20,7 @@ ALIASES = {
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
+    "torch.utils.data.DistributedSampler": "DistributedSampler",
     "torch_xla": "torch_xla",
     "torch_xla.amp.syncfree": "syncfree",
     "torch_xla.amp.GradScaler": "GradScaler",
@@ -36,6 +37,7 @@ ALIASES = {
 _FROM = {
     "sagemaker.huggingface.TrainingCompilerConfig",
     "sagemaker.pytorch.TrainingCompilerConfig",
+    "torch.utils.data.DistributedSampler",
     "torch_xla.amp.GradScaler",
     "torch_xla.amp.autocast",
     "torch_xla.amp.syncfree",
