@@ -16,8 +16,14 @@ from xla_transforms.findings import Rule
 from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
-from xla_transforms.roles.fold import FALSE_ON_CUDA, IN_GROUP, TRUE_ON_CUDA, launched, numbers_gpu
-from xla_transforms.roles.ranks import COUNTS
+from xla_transforms.roles.fold import (
+    FALSE_ON_CUDA,
+    IN_GROUP,
+    TRUE_ON_CUDA,
+    counts_devices,
+    launched,
+    numbers_gpu,
+)
 from xla_transforms.tree import walk
 
 AVAILABLE = Rule(
@@ -78,7 +84,7 @@ class Folds:
     def is_atom(self, node: cst.CSTNode) -> bool:
         roles = self.context.roles
         if isinstance(node, cst.Comparison):
-            counts = isinstance(node.left, cst.Call) and roles.path(node.left.func) in COUNTS
+            counts = counts_devices(roles, node.left)
             return counts or self.is_grouped(node) or (numbers_gpu(roles, node) and self._moves_inside(node))
         decided = isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
         return decided or self.is_grouped(node)

@@ -97,8 +97,8 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
     if compare is None:
         return None
     number = number_value(target.comparator)
-    if number is not None and isinstance(node.left, cst.Call):
-        if roles.path(node.left.func) not in COUNTS:
+    if number is not None and isinstance(node.left, (cst.Call, cst.Name)):
+        if not counts_devices(roles, node.left):
             return None
         counts = (2, max(2, number), max(2, number) + 1) if roles.replicated else (1,)
         values = {bool(compare(count, number)) for count in counts}
@@ -111,6 +111,15 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
         equal = text.split(":")[0] == "cuda" and places == {"cuda"}
         return equal is isinstance(target.operator, cst.Equal)
     return None
+
+
+def counts_devices(roles: Roles, node: cst.CSTNode) -> bool:
+    """Whether an expression is the count of devices; of several processes also by a variable's name."""
+    if isinstance(node, cst.Name) and roles.replicated:
+        bindings = roles.bindings(node)
+        plain = len(bindings) == 1 and not bindings[0].path
+        node = bindings[0].value or node if plain else node
+    return isinstance(node, cst.Call) and roles.path(node.func) in COUNTS
 
 
 def launched(roles: Roles, node: cst.CSTNode) -> bool:
