@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,6 +23,7 @@ class Case:
 
     ``argv``               the arguments of the script
     ``replicas``           how many replicas it is run in, against as many native ranks (1)
+    ``distributed``        it is a script of one process that is migrated to be replicas (false)
     ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
     ``loss_bound``         another bound than that of the dtype, for losses
     ``parameter_bound``    the same for final parameters
@@ -40,15 +42,21 @@ class Case:
     limits: Limits
     argv: list[str] = field(default_factory=list)
     replicas: int = 1
+    distributed: bool = False
     ignore: list[str] = field(default_factory=list)
     not_counted: str = ""
     prints_otherwise: str = ""
 
 
+def settings_of(directory: Path) -> dict[str, Any]:
+    """What stands in the ``case.toml`` of a directory."""
+    path = directory / "case.toml"
+    return tomllib.loads(path.read_text()) if path.exists() else {}
+
+
 def read_case(directory: Path) -> Case | None:
     """The case of a directory, None where it is not to be run."""
-    path = directory / "case.toml"
-    settings = tomllib.loads(path.read_text()) if path.exists() else {}
+    settings = settings_of(directory)
     if not settings.get("runnable"):
         return None
     usual = BOUNDS[settings["dtype"]]
@@ -69,6 +77,7 @@ def read_case(directory: Path) -> Case | None:
         limits=Limits(**limits),
         argv=settings.get("argv", []),
         replicas=settings.get("replicas", 1),
+        distributed=settings.get("distributed", False),
         ignore=settings.get("ignore_parameters", []),
         not_counted=settings.get("not_counted", ""),
         prints_otherwise=settings.get("prints_otherwise", ""),

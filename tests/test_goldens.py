@@ -12,11 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib
+from golden_cases import settings_of
 from soundness import compiles, lost_comments, undefined_names
 
 from xla_transforms.engine import Outcome, Settings, migrate_bytes
@@ -28,8 +24,7 @@ CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 
 def targets_of(case: str) -> list[str]:
     """The default target, and those that ``case.toml`` lists under ``targets``."""
-    settings = tomllib.loads((GOLDEN / case / "case.toml").read_text())
-    return [DEFAULT, *settings.get("targets", [])]
+    return [DEFAULT, *settings_of(GOLDEN / case).get("targets", [])]
 
 
 def expected(target: str) -> str:
@@ -41,8 +36,14 @@ Golden = Callable[[str, str, bytes], None]
 
 
 @cache
+def settings(case: str, target: str) -> Settings:
+    replicas = settings_of(GOLDEN / case).get("distributed", False)
+    return Settings(target=target, distributed=replicas or "auto")
+
+
+@cache
 def migrated(case: str, target: str) -> Outcome:
-    return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), Settings(target=target), "native.py")
+    return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), settings(case, target), "native.py")
 
 
 def findings_of(outcome: Outcome) -> bytes:
@@ -121,5 +122,5 @@ def test_the_result_is_a_sound_module_with_all_its_comments(case: str, target: s
 @pytest.mark.parametrize(("case", "target"), PAIRS)
 def test_a_second_run_leaves_the_result_as_it_is(case: str, target: str) -> None:
     once = migrated(case, target)
-    again = migrate_bytes(once.data, Settings(target=target), "native.py")
+    again = migrate_bytes(once.data, settings(case, target), "native.py")
     assert again.data == once.data, difference(once.data, again.data, case)

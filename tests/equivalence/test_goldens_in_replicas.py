@@ -1,5 +1,5 @@
 """Every golden case of several processes: its replicas train to the numbers of the native ranks, and
-do the same as one another."""
+do the same as one another. Those of a script of one process train as it does on their batches together."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from golden_cases import Case, runnable_cases
 from printed import first_difference
 
 from xla_migrate import migrate_source
-from xla_migrate.verify import Outcome, Runner
+from xla_migrate.verify import Options, Outcome, Runner
 from xla_migrate.verify.judge import judge_replicas
 from xla_migrate.verify.replica_runner import record_replicas
+from xla_migrate.verify.verifying import Runs
 
 pytestmark = pytest.mark.slow
 
-CASES = [case for case in runnable_cases() if case.replicas > 1]
+CASES = [case for case in runnable_cases() if case.replicas > 1 and not case.distributed]
+ALONE = [case for case in runnable_cases() if case.distributed]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path: Path) -> None:
     migrated = tmp_path / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text()).code)
+    asked = True if case.distributed else "auto"
+    migrated.write_text(migrate_source(case.native.read_text(), distributed=asked).code)
 
     def run(script, side):
         workdir = tmp_path / side
@@ -38,3 +41,14 @@ def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path
     assert {f for trace in replicas for f in trace.files} == {f for trace in native for f in trace.files}
     for one, other in zip(native, replicas, strict=True):
         assert first_difference(one.stdout, other.stdout, case.bounds.loss) is None
+
+
+@pytest.mark.parametrize("case", ALONE, ids=[case.name for case in ALONE])
+def test_replicas_train_as_one_process_on_all_their_batches(case: Case, runner: Runner) -> None:
+    stages: list[str] = []
+    options = Options(timeout=120.0, replicas=case.replicas)
+    runs = Runs(runner, case.native, list(case.argv), options, lambda stage, steps: stages.append(stage))
+    verdict = runs.verdict()
+    assert verdict.outcome in (Outcome.EQUAL, Outcome.WITHIN), verdict.reason
+    assert verdict.replicas == ()
+    assert "folded" in stages

@@ -22,10 +22,11 @@ ALIASES = {
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
+    "torch.utils.data.DistributedSampler": "DistributedSampler",
     **targets.ALIASES,
 }
 _PACKAGE = "torch_xla.amp."
-_FROM = (_PACKAGE, "sagemaker.")  # what is imported from its package, by name
+_FROM = (_PACKAGE, "sagemaker.", "torch.utils.data.")  # what is imported from its package, by name
 _CUDA_TWINS = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 

@@ -136,8 +136,8 @@ def _reduction_problem(fewest: int, most: int, steps: list[Step], run: Run) -> I
             f"{which} not reduced over the replicas: xm.optimizer_step in the place of optimizer.step, "
             "or xm.reduce_gradients before it, is missing"
         )
-    if most > 1:
-        backwards = steps[0].order.count("backward")
+    backwards = steps[0].order.count("backward")
+    if most > (backwards if "closure" in steps[0].order else 1):
         cause = (
             "once for each backward: once before the step is enough"
             if backwards >= most

@@ -72,7 +72,8 @@ class Step:
     ``unreached`` are the positions of parameters that had none. ``norms`` and ``digests`` describe
     each parameter after the step: its 2-norm, and its sum under fixed integer weights, which also
     sees a sign or an order that the norm does not. ``learning_rates`` are by parameter group.
-    ``order`` holds what led to the step since the last one: ``backward``, ``unscale``, ``reduce``, ``clip``.
+    ``order`` holds what led to the step since the last one: ``backward``, ``unscale``, ``reduce``, ``clip``,
+    and ``closure`` where the step itself runs what stands behind it.
     ``draws`` counts the random operators so far; ``seconds`` is the time since the start.
     """
 

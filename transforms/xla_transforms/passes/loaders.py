@@ -82,8 +82,9 @@ def _at_creation(context: Context) -> set[cst.CSTNode]:
     for loop in loops:
         for call in _origins(context, loop):
             users_of[call].append(loop)
+    kept = context.replicas.feeds.kept if context.distributed else set()
     for call, users in users_of.items():
-        if isinstance(call, cst.Call) and _placeable(context, call, users):
+        if isinstance(call, cst.Call) and call not in kept and _placeable(context, call, users):
             uses = travel(context.roles, call)
             if uses.loops and not uses.others and all(node in wrapped for node in uses.loops):
                 made.add(call)

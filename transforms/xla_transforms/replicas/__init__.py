@@ -10,6 +10,9 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.replicas.averaging import Averaging
+from xla_transforms.replicas.counts import Counts
+from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
 from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
@@ -33,7 +36,10 @@ class Replicas:
         self.roles = roles
         self.wanted = wanted
         self.starts = Starts(roles)
+        self.counts = Counts(self.starts)
         self.groups = Groups(roles)
+        self.averaging = Averaging(self)
+        self.feeds = Feeds(self)
 
     @property
     def native(self) -> bool:

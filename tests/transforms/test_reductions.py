@@ -1,0 +1,200 @@
+"""Where replicas reduce their gradients: once an optimizer step, before anything uses them."""
+
+from __future__ import annotations
+
+import pytest
+from transforms.helpers import findings, migrate, run_only
+from transforms.replicated import spawned
+
+from xla_transforms.settings import Settings
+
+MODEL = (
+    "net = torch.nn.Linear(4, 2).to(rank)",
+    "opt = torch.optim.SGD(net.parameters(), lr=0.1)",
+    "scaler = torch.cuda.amp.GradScaler()",
+)
+LOSS = ("opt.zero_grad()", "loss = net(x).sum()")
+CLIP = "torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
+
+
+def looped(*lines: str, before: tuple[str, ...] = (), functions: str = "") -> str:
+    body = [f"    {line}" for line in lines]
+    return spawned(*MODEL, *before, "for x in stream:", *body, before=functions)
+
+
+def reduced(code: str, *others: str, target: str = "2.9") -> str:
+    return run_only(code, *others, "steps", settings=Settings(target=target))
+
+
+# ---- scalers
+
+
+def test_a_scaler_that_stays_gets_gradients_that_are_reduced() -> None:
+    lines = ("scaler.unscale_(opt)", CLIP, "scaler.step(opt)", "scaler.update()")
+    text = reduced(looped(*LOSS, "scaler.scale(loss).backward()", *lines), "grad_scaler", target="2.5")
+    assert "backward()\n        xm.reduce_gradients(opt)\n        scaler.unscale_(opt)\n" in text
+    assert "        scaler.step(opt)\n" in text
+    assert text.count("reduce_gradients") == 1
+    assert "optimizer_step" not in text
+
+
+def test_a_scaler_that_stays_without_clipping() -> None:
+    text = reduced(looped(*LOSS, "scaler.scale(loss).backward()", "scaler.step(opt)"), target="2.5")
+    assert "        xm.reduce_gradients(opt)\n        scaler.step(opt)\n" in text
+
+
+def test_a_scaler_that_is_switched_off_still_steps_by_itself() -> None:
+    lines = ("scaler.scale(loss).backward()", "scaler.step(opt)", "scaler.update()", "keep(scaler)")
+    text = reduced(looped(*LOSS, *lines), "grad_scaler")
+    assert "        xm.reduce_gradients(opt)\n        scaler.step(opt)\n" in text
+
+
+def test_a_scaler_that_goes_leaves_one_reduction_at_the_boundary() -> None:
+    lines = (
+        "scaler.scale(loss / 4).backward()", "if (x + 1) % 4 == 0:", "    scaler.unscale_(opt)",
+        f"    {CLIP}", "    scaler.step(opt)", "    scaler.update()", "    opt.zero_grad()",
+    )  # fmt: skip
+    text = reduced(looped(*LOSS[1:], *lines), "grad_scaler")
+    boundary = f"            xm.reduce_gradients(opt)\n            {CLIP}\n            opt.step()\n"
+    assert f"(loss / 4).backward()\n        if (x + 1) % 4 == 0:\n{boundary}" in text
+    assert text.count("reduce_gradients") == 1
+
+
+# ---- several optimizers
+
+
+def test_clipping_of_two_optimizers_parameters_at_once() -> None:
+    other = ("head = torch.optim.Adam(net.parameters())",)
+    text = reduced(looped(*LOSS, "loss.backward()", CLIP, "opt.step()", "head.step()", before=other))
+    both = f"        xm.reduce_gradients(opt)\n        xm.reduce_gradients(head)\n        {CLIP}\n"
+    assert f"{both}        opt.step()\n        head.step()\n" in text
+
+
+def test_a_loop_over_optimizers_behind_clipping() -> None:
+    other = ("opts = [opt, torch.optim.Adam(net.parameters())]",)
+    text = reduced(looped(*LOSS, "loss.backward()", CLIP, "for o in opts:", "    o.step()", before=other))
+    loop = f"        for o in opts:\n            xm.reduce_gradients(o)\n        {CLIP}\n"
+    assert f"{loop}        for o in opts:\n            o.step()\n" in text
+
+
+def test_clipping_above_a_step_in_the_other_way_of_a_condition() -> None:
+    lines = ("loss.backward()", CLIP, "if skip(x):", "    print(x)", "else:", "    opt.step()")
+    text = reduced(looped(*LOSS, *lines))
+    assert f"        xm.reduce_gradients(opt)\n        {CLIP}\n" in text
+    assert "            opt.step()\n" in text
+
+
+# ---- across functions
+
+STEP = "\n\ndef update(net, optimizer):\n    optimizer.step()\n    optimizer.zero_grad()\n"
+
+
+def test_a_step_in_a_function_behind_its_callers_clipping() -> None:
+    text = reduced(looped(*LOSS, "loss.backward()", CLIP, "update(net, opt)", functions=STEP))
+    assert f"        xm.reduce_gradients(opt)\n        {CLIP}\n        update(net, opt)\n" in text
+    assert "    optimizer.step()\n" in text
+
+
+def test_every_caller_of_a_function_that_steps_reduces() -> None:
+    lines = ("loss.backward()", CLIP, "update(net, opt)", *LOSS, "loss.backward()", "update(net, opt)")
+    text = reduced(looped(*LOSS, *lines, functions=STEP))
+    assert text.count("xm.reduce_gradients(opt)\n") == 2
+    assert "loss.backward()\n        xm.reduce_gradients(opt)\n        update(net, opt)\n" in text
+    assert "    optimizer.step()\n" in text
+
+
+def test_a_function_that_steps_without_clipping_reduces_itself() -> None:
+    text = reduced(looped(*LOSS, "loss.backward()", "update(net, opt)", functions=STEP))
+    assert "    xm.optimizer_step(optimizer)\n" in text
+    assert "reduce_gradients" not in text
+
+
+CLIPPING = f"\n\ndef backward(net, loss, o):\n    loss.backward()\n    {CLIP}\n"
+
+
+def test_clipping_in_a_function_that_runs_the_backward_pass() -> None:
+    text = reduced(looped(*LOSS, "backward(net, loss, opt)", "opt.step()", functions=CLIPPING))
+    assert f"    loss.backward()\n    xm.reduce_gradients(o)\n    {CLIP}\n" in text
+    assert "        opt.step()\n" in text
+
+
+def test_an_optimizer_without_a_name_there_is_an_error() -> None:
+    functions = CLIPPING.replace(", o)", ")")
+    code = looped(*LOSS, "backward(net, loss)", "opt.step()", functions=functions)
+    assert [code for code, _ in findings(code, "steps")] == ["XLA615"]
+    assert "        opt.step()\n" in reduced(code)
+
+
+def test_methods_of_one_trainer() -> None:
+    functions = (
+        "\n\nclass Trainer:\n    def __init__(self, net, opt):\n        self.net, self.opt = net, opt\n\n"
+        "    def backward(self, loss):\n        loss.backward()\n"
+        "        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)\n\n"
+        "    def one(self, x):\n        self.opt.zero_grad()\n        self.backward(self.net(x).sum())\n"
+        "        self.opt.step()\n"
+    )
+    text = reduced(looped("Trainer(net, opt).one(x)", functions=functions))
+    assert "        loss.backward()\n        xm.reduce_gradients(self.opt)\n        torch.nn" in text
+    assert "        self.opt.step()\n" in text
+
+
+# ---- by hand
+
+AVERAGE = """
+
+def average_gradients(model):
+    \"\"\"Mean over all processes.\"\"\"
+    size = float(dist.get_world_size())
+    for param in model.parameters():
+        dist.all_reduce(param.grad.data, op=dist.ReduceOp.SUM)
+        param.grad.data /= size
+"""
+ALL = ("process_groups", "averaging", "ranks", "collectives")
+
+
+def test_a_function_that_averages_by_hand_becomes_a_reduction() -> None:
+    code = looped(*LOSS, "loss.backward()", "average_gradients(net)", "opt.step()", functions=AVERAGE)
+    text = reduced(code, *ALL)
+    assert "        loss.backward()\n        xm.reduce_gradients(opt)\n        opt.step()\n" in text
+    assert "average_gradients" not in text
+    assert "dist" not in text.replace("distributed", "")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("dist.all_reduce(p.grad)", "p.grad /= world_size"),
+        ("p.grad.div_(world_size)", "dist.all_reduce(p.grad)"),
+        ("if p.grad is not None:", "    dist.all_reduce(p.grad.data)", "    p.grad.data *= 1 / world_size"),
+        ("if p.grad is None: continue", "dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)"),
+    ],
+)
+def test_a_loop_that_averages_by_hand_becomes_a_reduction(lines: tuple[str, ...]) -> None:
+    average = ("for p in net.parameters():", *(f"    {line}" for line in lines))
+    text = reduced(looped(*LOSS, "loss.backward()", *average, CLIP, "opt.step()"), *ALL)
+    assert f"loss.backward()\n        xm.reduce_gradients(opt)\n        {CLIP}\n        opt.step()\n" in text
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("dist.all_reduce(p.grad)",),
+        ("dist.all_reduce(p.grad)", "p.grad /= 2"),
+        ("dist.all_reduce(p.grad)", "p.grad /= world_size", "norms.append(p.grad.norm())"),
+        ("dist.all_reduce(p.grad, async_op=True)", "p.grad /= world_size"),
+        ("dist.all_reduce(p.grad, group=mine)", "p.grad /= world_size"),
+        ("if p.ndim == 2:", "    dist.all_reduce(p.grad)", "    p.grad /= world_size"),
+    ],
+)
+def test_what_is_no_mean_over_all_stays_and_steps_plainly(lines: tuple[str, ...]) -> None:
+    average = ("for p in net.parameters():", *(f"    {line}" for line in lines))
+    text = reduced(looped(*LOSS, "loss.backward()", *average, "opt.step()"), "averaging")
+    assert "dist.all_reduce(p.grad" in text
+    assert "        opt.step()\n" in text
+    assert "reduce_gradients" not in text
+
+
+def test_an_unknown_step_is_an_error_in_replicas() -> None:
+    lines = ("loss.backward()", "opt.step()", "thing.step()")
+    outcome = migrate(looped(*LOSS, *lines, before=("thing = f()",)), "steps")
+    assert [(f.code, f.severity.name) for f in outcome.findings if not f.fixed] == [("XLA614", "ERROR")]

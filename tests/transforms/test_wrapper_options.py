@@ -1,0 +1,30 @@
+"""What DistributedDataParallel was told beside its model."""
+
+from __future__ import annotations
+
+import pytest
+from transforms.helpers import check_noop, findings
+from transforms.replicated import spawned
+
+MODEL = "m = torch.nn.Linear(2, 1).to(rank)"
+
+
+@pytest.mark.parametrize("option", ["", ", find_unused_parameters=False"])
+def test_without_unused_parameters_there_is_nothing_to_say(option: str) -> None:
+    code = spawned(MODEL, f"m = DDP(m{option})", "m(x)")
+    check_noop(code, "wrapper_options")
+    assert findings(code, "wrapper_options") == []
+
+
+def test_unused_parameters_are_reported() -> None:
+    code = spawned(MODEL, "m = DDP(m, find_unused_parameters=True)")
+    assert [code for code, _ in findings(code, "wrapper_options")] == ["XLA617"]
+
+
+@pytest.mark.parametrize("use", ["m.register_comm_hook(None, hook)", "with m.join():\n        m(x)"])
+def test_methods_of_the_wrapper_are_reported(use: str) -> None:
+    assert [code for code, _ in findings(spawned(MODEL, "m = DDP(m)", use), "wrapper_options")] == ["XLA618"]
+
+
+def test_methods_of_that_name_of_other_things() -> None:
+    assert findings(spawned(MODEL, "m = DDP(m)", "path = os.path.join(a, b)"), "wrapper_options") == []

@@ -1,0 +1,222 @@
+"""What becomes of gradients between the backward pass and the optimizer's step.
+
+They have to be the mean of all replicas' before anything clips, unscales or reads them; DDP reduces them in
+the backward pass, ``xm.reduce_gradients`` wherever it stands. Calls are followed both ways: the backward
+pass may stand in the caller of what steps, clipping in a function that also runs the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from xla_transforms.loops.effects import Effect, Effects
+from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import callers
+from xla_transforms.roles.elsewhere import given, in_callee, text_at
+from xla_transforms.tree import LOOPS, body_of, method, receiver, same, value_of, walk
+
+
+@dataclass
+class Way:
+    """The way from a step (or a call that leads to one) back to the backward pass.
+
+    ``first`` is the statement that first uses the gradients, ``averaged`` one that averages them by hand,
+    ``hidden`` one that computes and uses them out of sight. ``began`` tells that the backward pass was met,
+    ``around`` are loops that the step stands in and the first use does not.
+    """
+
+    first: cst.CSTNode | None = None
+    averaged: cst.CSTNode | None = None
+    hidden: cst.CSTNode | None = None
+    began: bool = False
+    around: list[cst.For] = field(default_factory=list)
+
+    def binders(self, optimizer: cst.BaseExpression) -> list[cst.For]:
+        """Those of the loops around the step that bind a name of the optimizer's, the outermost first."""
+        return [loop for loop in reversed(self.around) if _binds(loop, optimizer)]
+
+
+@dataclass
+class Place:
+    """Where gradients have to be reduced: before a statement, of the optimizer as it is called there.
+
+    ``optimizer`` is empty where it has no name there; ``loops`` bind its name: what each binds, what it goes
+    through, the outermost first.
+    """
+
+    statement: cst.CSTNode
+    optimizer: str
+    loops: tuple[tuple[str, str], ...] = ()
+
+
+class Gradients:
+    """Follows gradients in one program.
+
+    ``averages`` tells of statements that average them by hand; with ``scaled`` a scaler stays, whose
+    ``unscale_`` uses them too.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        averages: Callable[[cst.CSTNode], bool] = lambda _: False,
+        *,
+        scaled: bool = False,
+    ) -> None:
+        self.effects = effects
+        self.roles = effects.roles
+        self.averages = averages
+        self.scaled = scaled
+
+    def way(self, node: cst.Call, optimizer: cst.BaseExpression) -> Way:
+        """Back from a call, within its function, to the backward pass."""
+        index, way = self.roles.index(node), Way()
+        for statement in index.statements(node):
+            if isinstance(statement, (cst.FunctionDef, cst.ClassDef)) or way.began:
+                break
+            if isinstance(statement, LOOPS) and self._steps(statement):
+                way.began = True
+                break
+            if isinstance(statement, cst.For) and way.first is None:
+                way.around.append(statement)
+            block = index.parent(statement)
+            body = list(block.body) if isinstance(block, (cst.IndentedBlock, cst.Module)) else []
+            position = next((i for i, item in enumerate(body) if item is statement), 0)
+            self._scan(body[:position], optimizer, way)
+        return way
+
+    def _steps(self, loop: cst.CSTNode) -> bool:
+        """Whether an iteration has a backward pass, or a forward one, of its own."""
+        assert isinstance(loop, (cst.For, cst.While))
+        return bool(self.effects.of(loop.body) & (Effect.BACKWARD | Effect.FORWARD))
+
+    def _scan(self, statements: Sequence[cst.CSTNode], optimizer: cst.BaseExpression, way: Way) -> None:
+        """From the end of a block to its backward pass, or to an earlier step of the same optimizer."""
+        for statement in reversed(statements):
+            if self.averages(statement):
+                way.averaged, way.began = statement, True
+                return
+            uses, ends = self._uses(statement, optimizer), self._ends(statement, optimizer)
+            if ends and uses:
+                self._both(statement, optimizer, way)
+            way.began = ends
+            if ends:
+                return
+            way.first = statement if uses else way.first
+
+    def _both(self, statement: cst.CSTNode, optimizer: cst.BaseExpression, way: Way) -> None:
+        if isinstance(statement, cst.With):
+            self._scan(body_of(statement), optimizer, way)
+        elif not self.effects.of(statement) & Effect.STEP:
+            way.hidden = statement
+
+    def _ends(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> bool:
+        done = self.effects.of(statement)
+        if done & Effect.BACKWARD or not done & Effect.STEP:
+            return bool(done & Effect.BACKWARD)
+        steps = [c for c in self.effects.calls(statement) if self.effects.of_call(c) & Effect.STEP]
+        return not all(self._of_another(c, optimizer) for c in steps)
+
+    def _of_another(self, call: cst.Call, optimizer: cst.BaseExpression) -> bool:
+        """Whether a call steps an optimizer that is certainly not this one."""
+        stepped = stepped_by(self.effects, call)
+        return stepped is not None and self._others(optimizer, stepped)
+
+    def _others(self, optimizer: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        mine, theirs = (self.roles.origins(o, Kind.OPTIMIZER) for o in (optimizer, other))
+        return not mine & theirs if mine and theirs else not same(optimizer, other)
+
+    def _uses(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> bool:
+        unscales = self.scaled and self._unscales(statement, optimizer)
+        return unscales or self.effects.uses_gradients(statement)
+
+    def _unscales(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> bool:
+        calls = (n for n in walk(statement, into_functions=False) if method(n) == "unscale_")
+        given_to = (value_of(c, "optimizer", 0) for c in calls if isinstance(c, cst.Call))
+        return any(other is not None and not self._others(optimizer, other) for other in given_to)
+
+    # ---- across functions
+
+    def places(self, step: cst.Call, optimizer: cst.BaseExpression) -> list[Place] | None:
+        """Where gradients are to be reduced before they are used; none where the step may reduce them.
+
+        ``None`` where they are averaged by hand.
+        """
+        way = self.way(step, optimizer)
+        if way.averaged is not None:
+            return None
+        if way.hidden is not None:
+            return self._inside(way.hidden, optimizer)
+        if way.first is not None:
+            return [self.place(way, optimizer)]
+        return [] if way.began else self._in_callers(step, optimizer, way.binders(optimizer))
+
+    def place(self, way: Way, optimizer: cst.BaseExpression) -> Place:
+        """The place before the first use, in the function that steps."""
+        code = self.roles.index(optimizer).source.code
+        loops = tuple((code(loop.target), code(loop.iter)) for loop in way.binders(optimizer))
+        assert way.first is not None
+        return Place(way.first, code(optimizer), loops)
+
+    def _in_callers(
+        self, step: cst.Call, optimizer: cst.BaseExpression, binders: list[cst.For]
+    ) -> list[Place] | None:
+        """The same where the function that steps is called behind the backward pass: in all its callers."""
+        function = self.roles.index(step).function_of(step)
+        sites = callers(self.roles, function) if function is not None else []
+        ways = [(site, taken, self.way(site, optimizer)) for site, taken in sites]
+        if any(way.averaged is not None for _, _, way in ways):
+            return None
+        if not any(way.first or way.hidden for _, _, way in ways):
+            return []
+        assert function is not None
+        found = []
+        for site, taken, way in ways:
+            statement = way.first or way.hidden or self.roles.index(site).statement_of(site)
+            assert statement is not None
+            named = binders[0].iter if len(binders) == 1 else optimizer
+            value = given(self.roles, named, function, site, taken) if not way.hidden else None
+            text = text_at(self.roles, value, statement) if value is not None else ""
+            found.append(self._place_in_caller(statement, text, optimizer, binders))
+        return found
+
+    def _place_in_caller(
+        self, statement: cst.CSTNode, text: str, optimizer: cst.BaseExpression, binders: list[cst.For]
+    ) -> Place:
+        """With the text that the optimizer has in the caller, or that what a loop goes through has there."""
+        if not binders or not text:
+            return Place(statement, text)
+        code = self.roles.index(optimizer).source.code
+        target = code(binders[0].target)
+        return Place(statement, code(optimizer) if len(binders) == 1 else "", ((target, text),))
+
+    def _inside(self, statement: cst.CSTNode, optimizer: cst.BaseExpression) -> list[Place]:
+        """Within the function that a statement calls, which runs the backward pass and uses gradients."""
+        for call in self.effects.calls(statement):
+            for function in (f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION):
+                if isinstance(function, cst.FunctionDef) and self.effects.of_function(function):
+                    way = Way()
+                    self._scan(body_of(function), optimizer, way)
+                    if way.first is not None:
+                        return [Place(way.first, in_callee(self.roles, optimizer, function, call))]
+        return [Place(statement, "")]
+
+
+def stepped_by(effects: Effects, call: cst.Call) -> cst.BaseExpression | None:
+    """The optimizer that a call of ``step`` steps, by itself or through a scaler."""
+    base = receiver(call)
+    if base is None or method(call) != "step":
+        return None
+    kinds = effects.roles.kinds(base)
+    if kinds == {Kind.SCALER}:
+        return value_of(call, "optimizer", 0)
+    return base if Kind.OPTIMIZER in kinds else None
+
+
+def _binds(loop: cst.For, optimizer: cst.BaseExpression) -> bool:
+    """Whether a loop gives its name to the root of an expression."""
+    bound = {n.value for n in walk(loop.target) if isinstance(n, cst.Name)}
+    return any(isinstance(n, cst.Name) and n.value in bound for n in walk(optimizer))

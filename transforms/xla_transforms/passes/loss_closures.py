@@ -1,0 +1,65 @@
+"""Steps that take a closure: gradients are reduced inside of it, behind each backward pass.
+
+``xm.optimizer_step`` would reduce before the closure computes its gradients. An optimizer that looks at the
+loss (LBFGS) sees that of its own replica, as it did in each native process.
+Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``optimizer_step``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.loops.effects import Effect
+from xla_transforms.roles import Kind
+from xla_transforms.tree import method, receiver, value_of, walk
+
+CLOSURE = Rule(
+    "XLA613",
+    "step-with-closure",
+    "A step that takes a closure stays plain; replicas reduce their gradients inside the closure.",
+    "xm.optimizer_step would reduce before the closure computes its gradients (LBFGS).",
+)
+RULES = (CLOSURE,)
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or context.already_xla:
+        return
+    for call in list(context.index.all(cst.Call)):
+        base = receiver(call)
+        if not isinstance(call, cst.Call) or method(call) != "step" or not call.args or base is None:
+            continue
+        if context.roles.kinds(base) == {Kind.OPTIMIZER} and not context.plan.taken(call):
+            _closure(context, call, base)
+
+
+def _closure(context: Context, call: cst.Call, optimizer: cst.BaseExpression) -> None:
+    if not context.distributed:
+        message = "the step recomputes the loss in its closure: it stays as it is"
+        context.plan.report(CLOSURE, call, message, "on several replicas reduce inside the closure")
+        return
+    closure, found = value_of(call, "closure", 0), []
+    for function in (f.node for f in context.roles.facts(closure)) if closure is not None else ():
+        if isinstance(function, cst.FunctionDef) and context.roles.index(function) is context.index:
+            found += list(_backward(context, function))
+    for statement in found:
+        change = context.plan.change(CLOSURE, statement, "the gradients' mean is what the step sees")
+        text = change.spell(context.target.reduce_gradients)
+        change.after(statement, text.replace("{0}", context.index.source.code(optimizer)))
+    if not found:
+        message = "the step's closure is not seen: its gradients are not reduced over the replicas"
+        advice = "call xm.reduce_gradients(optimizer) in the closure, behind its backward pass"
+        context.plan.report(CLOSURE, call, message, advice, severity=Severity.ERROR)
+
+
+def _backward(context: Context, function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+    """The statements of a closure that run a backward pass."""
+    for node in walk(function.body, into_functions=False):
+        if isinstance(node, cst.Call) and context.loops.effects.of_call(node) & Effect.BACKWARD:
+            statement = context.index.statement_of(node)
+            if statement is not None:
+                yield statement

@@ -1,0 +1,58 @@
+"""What DistributedDataParallel was told beside its model: for some of it there is nothing on XLA.
+
+Source: pytorch v2.9, ``torch/nn/parallel/distributed.py``; pytorch/xla v2.9.0, ``core/xla_model.py``,
+``_fetch_gradients``: each replica reduces the gradients that it has, and all must have the same ones.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.tree import method, receiver, value_of
+
+UNUSED = Rule(
+    "XLA617",
+    "unused-parameters",
+    "Replicas may have gradients of different parameters.",
+    "xm.reduce_gradients reduces the gradients that a replica has; where another one has others, both wait "
+    "for ever (pytorch/xla v2.9.0, core/xla_model.py).",
+    Severity.WARNING,
+)
+METHOD = Rule(
+    "XLA618",
+    "wrapper-method",
+    "A method of DistributedDataParallel has no counterpart.",
+    "The wrapper is gone, and its methods with it (torch/nn/parallel/distributed.py).",
+    Severity.ERROR,
+)
+RULES = (UNUSED, METHOD)
+
+_METHODS = {
+    "register_comm_hook": "leave it out: gradients are averaged as they are",
+    "join": "leave it out, and see that all replicas have as many batches (drop_last=True)",
+}
+
+
+def run(context: Context) -> None:
+    if not context.distributed or context.already_xla:
+        return
+    wrappers = context.replicas.wrappers
+    for call in wrappers.calls:
+        if context.roles.index(call) is context.index:
+            _unused(context, call)
+    for name, advice in _METHODS.items():
+        for call in context.program.calls.get(name, ()):
+            base = receiver(call) if context.roles.index(call) is context.index else None
+            if base is not None and method(call) == name and wrappers.holds(base):
+                message = f"{name}() is a method of DistributedDataParallel, which is gone"
+                context.plan.report(METHOD, call, message, advice)
+
+
+def _unused(context: Context, call: cst.Call) -> None:
+    given = value_of(call, "find_unused_parameters")
+    if given is not None and not (isinstance(given, cst.Name) and given.value == "False"):
+        message = "find_unused_parameters: a parameter may have a gradient on some replicas only"
+        advice = "add 0 * parameter.sum() of each to the loss, so that all have gradients everywhere"
+        context.plan.report(UNUSED, call, message, advice)
