@@ -1,19 +1,18 @@
 """Saves under a guard: every replica reaches ``xm.save``, which lets the first one alone write.
 
 Bringing tensors to the CPU makes the device run what is pending; on one replica alone that would wait for a
-reduction which the others never begin. Source: pytorch/xla v2.9.0, ``xla_model.save``; pytorch/xla#2224.
+reduction which the others never begin. What else the guard kept for the master stays the master's.
+Source: pytorch/xla v2.9.0, ``xla_model.save``; pytorch/xla#2224.
 """
 
 from __future__ import annotations
 
 import libcst as cst
 
-from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.replicas import Master
-from xla_transforms.statements import live_calls
-from xla_transforms.tree import body_of
+from xla_transforms.guarding import Guards
+from xla_transforms.replicas import Region
 
 UNGUARDED = Rule(
     "XLA811",
@@ -29,44 +28,48 @@ GUARDED = Rule(
     "The other replicas do not reach it: where a reduction is pending the one that saves waits for ever.",
     Severity.ERROR,
 )
-RULES = (UNGUARDED, GUARDED)
+DECIDED = Rule(
+    "XLA813",
+    "masters-decision",
+    "All replicas follow the master's decision to save.",
+    "It was taken by a number that is each replica's own; a save has to be reached by all or by none "
+    "(pytorch/xla v2.9.0, xla_model.mesh_reduce).",
+)
+RULES = (UNGUARDED, GUARDED, DECIDED)
+
+_ADVICE = "let every replica reach xm.save, and keep the guard for what only the master may do"
 
 
 def run(context: Context) -> None:
     if not context.distributed or context.already_xla:
         return
-    done: set[cst.CSTNode] = set()
-    for call, path in live_calls(context):
-        guards = [g for g in _guards(context, call) if g not in done] if path == "torch.save" else []
-        for guard, master in guards:
-            done.add(guard)
-            _open(context, guard, master)
+    regions = [r for r in context.replicas.alone.regions if context.roles.index(r.node) is context.index]
+    guards = Guards(context)
+    for region in regions:
+        if region.obstacle or not guards.can_open(region):
+            _report(context, region)
+        elif region.block or region.leaves or region.node in context.replicas.alone.masters:
+            guards.open(context.plan.change(UNGUARDED, region.node, "every replica reaches xm.save"), region)
+            _decide(context, region)
 
 
-def _guards(context: Context, call: cst.Call) -> list[tuple[cst.If, Master]]:
-    found = []
-    for node in context.index.ancestors(call):
-        if isinstance(node, cst.If) and context.index.within(call, node.body):
-            master = context.replicas.master(node.test)
-            if master is not None and master.only:
-                found.append((node, master))
-    return found
+def _decide(context: Context, region: Region) -> None:
+    for test in region.decisions:
+        if context.replicas.decisions.differs(test):
+            change = context.plan.change(DECIDED, test, "all replicas follow the master's decision")
+            function = context.index.function_of(test)
+            tag = f'"{function.name.value if function is not None else "main"}_saves"'
+            parts = (tag, "bool({0})", "lambda answers: answers[0]")
+            spelled = change.spell(context.target.mesh_reduce)
+            for number, part in enumerate(parts):
+                spelled = spelled.replace(f"{{{number}}}", part.replace("{0}", "{value}"))
+            change.wrap(test, spelled.replace("{value}", "{0}"), brackets=True)
 
 
-def _open(context: Context, guard: cst.If, master: Master) -> None:
-    change = context.plan.change(UNGUARDED, guard, "every replica reaches xm.save")
-    if guard.orelse is None and all(_saves(context, s) for s in body_of(guard)):
-        if len(master.rest) == 1:
-            change.replace(guard.test, "{0}", master.rest[0])
-            return
-        if not master.rest and Branches(context).keep_block(change, guard, guard.body):
-            return
-    advice = "let every replica reach xm.save, and keep the guard for what is printed or logged"
-    context.plan.report(GUARDED, guard, "the other replicas do not reach the save in it", advice)
-
-
-def _saves(context: Context, statement: cst.CSTNode) -> bool:
-    smalls = body_of(statement) if isinstance(statement, cst.SimpleStatementLine) else []
-    values = [s.value for s in smalls if isinstance(s, cst.Expr)]
-    calls = [v for v in values if isinstance(v, cst.Call) and context.roles.path(v.func) == "torch.save"]
-    return bool(smalls) and len(calls) == len(smalls)
+def _report(context: Context, region: Region) -> None:
+    if isinstance(region.node, cst.FunctionDef):
+        return  # told at the guards of those who call it
+    why = region.obstacle or "its lines cannot be moved"
+    context.plan.report(
+        GUARDED, region.node, f"the other replicas do not reach the save in it: {why}", _ADVICE
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -24,15 +24,23 @@ class Master:
     """What a condition says: with ``only`` it holds on the master alone, else on all but the master.
 
     ``rest`` are the parts joined to it by ``and`` that every replica answers alike; ``local`` tells that
-    each host has a master of its own.
+    each host has a master of its own; ``part`` is what of the condition asks for the master.
     """
 
     only: bool
     local: bool = False
     rest: tuple[cst.BaseExpression, ...] = ()
+    part: cst.BaseExpression | None = None
 
 
 def master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
+    found = _master_of(replicas, test)
+    if found is None or (found.rest and found.part is not None):
+        return found
+    return replace(found, part=test)
+
+
+def _master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return _negated(replicas, test)
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
@@ -56,8 +64,8 @@ def _both(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
     if left is not None and right is not None:
         return None
     if left is not None:
-        return Master(left.only, left.local, (*left.rest, test.right))
-    return Master(right.only, right.local, (test.left, *right.rest)) if right is not None else None
+        return replace(left, rest=(*left.rest, test.right))
+    return replace(right, rest=(test.left, *right.rest)) if right is not None else None
 
 
 def _compared(replicas: Replicas, test: cst.Comparison) -> Master | None:
