@@ -11,9 +11,10 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.handover import Run
-from xla_transforms.plan import Render
+from xla_transforms.plan import Planned, Render
 
 CLOSURE = Rule(
     "XLA721",
@@ -31,13 +32,14 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     used: dict[cst.CSTNode | None, int] = {}
+    guards = Guards(context) if context.distributed else None
     for deferral in context.deferrals:
         if not deferral.closures:
             continue
         for found in deferral.runs:
             function = context.index.function_of(deferral.loop.node)
             used[function] = used.get(function, 0) + 1
-            _write(context, deferral, found, _name(context, used[function]))
+            _write(context, deferral, found, _name(context, used[function]), guards)
 
 
 def _name(context: Context, number: int) -> str:
@@ -48,7 +50,9 @@ def _name(context: Context, number: int) -> str:
     return name
 
 
-def _write(context: Context, deferral: Deferral, found: Run, name: str) -> None:
+def _write(
+    context: Context, deferral: Deferral, found: Run, name: str, guards: Guards | None
+) -> None:
     first, last = found.units[0].statement, found.units[-1].statement
     change = context.plan.change(CLOSURE, first, "values are shown and stored when the step has run")
     for place, given in found.lifted.items():
@@ -62,8 +66,15 @@ def _write(context: Context, deferral: Deferral, found: Run, name: str) -> None:
         head.append(f"{context.index.source.indent}{scope} {', '.join(found.outer)}")
     late = [n for n in found.names if n in deferral.sums or n in deferral.deferred]
     head += [context.index.source.indent + deferral.restored(n) for n in late]
-    text = _Text(context, found, head, add)
+    test = _masters(change, guards, first) if guards is not None else ""
+    text = _Text(context, found, head, add, test)
     change.replace_statements(first, last, text.write)
+
+
+def _masters(change: Planned, guards: Guards, first: cst.CSTNode) -> str:
+    """The condition that a closure itself asks, where the guard around it opens to all replicas."""
+    around = guards.around(first)
+    return guards.test(change, around[0].master) if around and not around[0].obstacle else ""
 
 
 def _tuple(items: list[str]) -> str:
@@ -73,7 +84,8 @@ def _tuple(items: list[str]) -> str:
 class _Text:
     """The lines of a closure and of the call that adds it."""
 
-    def __init__(self, context: Context, found: Run, head: list[str], add: str) -> None:
+    def __init__(self, context: Context, found: Run, head: list[str], add: str, test: str) -> None:
+        self.test, self.one = test, context.index.source.indent
         self.source, self.found, self.head, self.add = context.index.source, found, head, add
         self.indent = context.plan.indentation(found.units[0].statement)
 
@@ -81,8 +93,12 @@ class _Text:
         newline = self.source.newline
         above = "" if self._spaced() else newline
         head = "".join(f"{self.indent}{line}{newline}" for line in self.head)
+        deeper = self.one
+        if self.test:
+            head += f"{self.indent}{self.one}if {self.test}:{newline}"
+            deeper += self.one
         body = "".join(
-            self.source.indent + line if line.strip() else line
+            deeper + line if line.strip() else line
             for line in self._body(render).splitlines(keepends=True)
         )
         body = body if body.endswith(("\n", "\r")) else body + newline

@@ -21,6 +21,7 @@ from xla_transforms.replicas.masters import Master
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.saves import Saved, saved_by
+from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import body_of, children, walk
 
 if TYPE_CHECKING:
@@ -108,6 +109,14 @@ class Alone:
                 if master is not None and master.only:
                     yield outer, master
 
+    def of_module(self, index: ModuleIndex) -> Iterator[tuple[cst.If, Master]]:
+        """All guards of the master in a module, outer ones first."""
+        for guard in index.all(cst.If):
+            master = self.replicas.master(guard.test) if isinstance(guard, cst.If) else None
+            if master is not None and master.only and not self.roles.dead(guard):
+                assert isinstance(guard, cst.If)
+                yield guard, master
+
     def leaving(self, node: cst.CSTNode) -> Iterator[cst.If]:
         """``if rank != 0: return`` above a node: all but the master leave before it."""
         index = self.roles.index(node)
@@ -178,14 +187,13 @@ class Alone:
         self, guard: cst.If, master: Master, shared: frozenset[cst.Call], lines: Collection[cst.CSTNode] = ()
     ) -> Region:
         """The block of a guard; ``lines`` are statements that all replicas run besides."""
-        key = guard
-        if lines or key not in self._regions:
-            region = Region(guard, body_of(guard), master)
-            self._judge(region, shared, lines)
-            if lines:
-                return region
-            self._regions[key] = region
-        return self._regions[key]
+        if not lines and guard in self._regions:
+            return self._regions[guard]
+        region = Region(guard, body_of(guard), master)
+        self._judge(region, shared, lines)
+        if not lines:
+            self._regions[guard] = region
+        return region
 
     def _behind(self, leave: cst.If) -> Region:
         """What follows an early exit in its block."""
@@ -226,6 +234,9 @@ class Alone:
             if isinstance(g, (cst.Global, cst.Nonlocal))
             for n in g.names
         }
+        outer = index.parent(region.node)
+        if region.block and isinstance(outer, cst.If) and outer.orelse is region.node:
+            _obstruct(region, region.node, "it is one way of a longer condition")
         if region.block and isinstance(region.node, cst.If) and region.node.orelse is not None:
             _obstruct(region, region.node.orelse, "the other replicas have something else to do")
         _Split(self, region, shared, lines).block(region.statements, needed)
@@ -301,9 +312,9 @@ class _Split:
 
     def _share(self, statement: cst.CSTNode, needed: set[str]) -> None:
         """All replicas run a statement: of a compound one the head, of its blocks what they must."""
+        needed |= set(mentions(statement)) - (bound_names(statement) if _is_assign(statement) else set())
         if statement in self.lines:
             return
-        needed |= set(mentions(statement)) - (bound_names(statement) if _is_assign(statement) else set())
         if isinstance(statement, cst.If) and self.alone.keeps(statement):
             return
         compound = isinstance(statement, (cst.If, cst.For, cst.While, cst.Try, cst.With))

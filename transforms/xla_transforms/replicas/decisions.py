@@ -110,7 +110,8 @@ class Decisions:
         if binding.how is How.PARAMETER:
             return self._parameter(binding)
         if binding.how is How.ITERATE and binding.value is not None:
-            return self._iterated(binding.value)
+            counted = {f.kind for f in self.roles.element(binding.value, binding.path)} == {Kind.NUMBER}
+            return State.SAME if counted else self._iterated(binding.value)
         if binding.how not in (How.ASSIGN, How.AUGMENT, How.ENTER):
             return State.SAME
         value = self._piece(binding)

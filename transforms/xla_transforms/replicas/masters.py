@@ -46,10 +46,12 @@ def _master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return _both(replicas, test)
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        return _compared(replicas, test)
+        return _compared(replicas, test) or _is_there(replicas, test)
     if isinstance(test, cst.Call) and not test.args:
         return _asked(replicas, test)
-    return _named(replicas, test) if isinstance(test, (cst.Name, cst.Attribute)) else None
+    if isinstance(test, (cst.Name, cst.Attribute)):
+        return _named(replicas, test) or _held(replicas, test)
+    return None
 
 
 def _negated(replicas: Replicas, test: cst.UnaryOperation) -> Master | None:
@@ -129,6 +131,43 @@ def _named(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
         return None
     with replicas.roles.guarded(("master", node)) as free:
         return master_of(replicas, values[0]) if free else None
+
+
+def _is_there(replicas: Replicas, test: cst.Comparison) -> Master | None:
+    """``writer is not None``."""
+    target = test.comparisons[0]
+    if getattr(target.comparator, "value", "") != "None" or not isinstance(
+        target.operator, (cst.Is, cst.IsNot)
+    ):
+        return None
+    held = _held(replicas, test.left)
+    return replace(held, only=isinstance(target.operator, cst.IsNot)) if held is not None else None
+
+
+def _held(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
+    """What only the master has: ``writer = SummaryWriter() if rank == 0 else None``."""
+    found = []
+    for value in _bound(replicas, node):
+        if getattr(value, "value", "") == "None":
+            continue
+        with replicas.roles.guarded(("held", value)) as free:
+            found.append(_given(replicas, value) if free else None)
+    masters = [m for m in found if m is not None and m.only and not m.rest]
+    return replace(masters[0], part=None) if masters and len(masters) == len(found) else None
+
+
+def _given(replicas: Replicas, value: cst.BaseExpression) -> Master | None:
+    """The condition under which a value is given at all."""
+    if isinstance(value, cst.IfExp):
+        nothing = getattr(value.orelse, "value", "") == "None"
+        return master_of(replicas, value.test) if nothing else None
+    index = replicas.roles.index(value)
+    for outer in index.ancestors(value):
+        if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+            return None
+        if isinstance(outer, cst.If) and index.within(value, outer.body):
+            return master_of(replicas, outer.test)
+    return None
 
 
 def _bound(replicas: Replicas, node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -14,7 +14,7 @@ NAMES = (
 
 def opened(*lines: str, before: str = "") -> str:
     """The lines of the spawned process behind its set-up, with the saves opened."""
-    return _body(run_only(spawned(*lines, before=NAMES + before), "master_saves"))
+    return _body(run_only(spawned(*lines, before=NAMES + before), "master_guards"))
 
 
 def _body(text: str) -> str:
@@ -25,24 +25,24 @@ def _body(text: str) -> str:
 def kept(*lines: str, before: str = "") -> str:
     """The reason for which the lines stay as they are."""
     code = spawned(*lines, before=NAMES + before)
-    outcome = migrate(code, "master_saves")
+    outcome = migrate(code, "master_guards")
     assert outcome.data.decode() == code
     (found,) = [f for f in outcome.findings if f.code == "XLA812"]
     return found.message.partition(": ")[2]
 
 
 def test_a_guard_of_something_else_stays() -> None:
-    check_noop(spawned("if step == 0:", "    torch.save(x, p)"), "master_saves")
+    check_noop(spawned("if step == 0:", "    torch.save(x, p)"), "master_guards")
 
 
 def test_a_guard_of_what_is_printed_stays() -> None:
-    check_noop(spawned("if rank == 0:", "    print(1)"), "master_saves")
+    check_noop(spawned("if rank == 0:", "    print(1)"), "master_guards")
 
 
 def test_a_save_without_tensors_stays_the_masters() -> None:
     code = spawned("if rank == 0:", '    torch.save({"epochs": 3}, path)')
-    check_noop(code, "master_saves")
-    assert findings(code, "master_saves") == []
+    check_noop(code, "master_guards")
+    assert findings(code, "master_guards") == []
 
 
 def test_what_the_other_replicas_do_meanwhile_is_told() -> None:
@@ -132,7 +132,7 @@ def test_the_number_that_a_condition_compares_with_is_kept_everywhere() -> None:
 def test_an_early_exit_goes() -> None:
     leave = "    if dist.get_rank() != 0:\n        return\n"
     before = f"\n\ndef keep(model, path):\n{leave}    print(path)\n    {SAVE}\n"
-    text = run_only(spawned("keep(model, path)", before=NAMES + before), "master_saves")
+    text = run_only(spawned("keep(model, path)", before=NAMES + before), "master_guards")
     guarded = "    if xm.is_master_ordinal(local=False):\n        print(path)\n"
     assert f"def keep(model, path):\n{guarded}    {SAVE}\n" in text
 
@@ -143,7 +143,7 @@ def test_a_copy_of_the_best_stays_the_masters() -> None:
         "        shutil.copyfile('last.pt', 'best.pt')\n"
     )
     text = run_only(
-        spawned("if rank == 0:", "    keep(model.state_dict(), best)", before=NAMES + before), "master_saves"
+        spawned("if rank == 0:", "    keep(model.state_dict(), best)", before=NAMES + before), "master_guards"
     )
     assert "    if xm.is_master_ordinal(local=False) and best:\n        shutil.copyfile" in text
     assert "world_size=world_size)\n    keep(model.state_dict(), best)\n" in text
@@ -158,7 +158,7 @@ def test_a_guard_at_the_call_of_a_method() -> None:
         "        print(epoch, path)\n\n    def train(self):\n        for epoch in range(3):\n"
         "            if self.gpu_id == 0 and epoch % 2 == 0:\n                self.save(epoch)\n"
     )
-    text = run_only(spawned("Trainer(rank, net).train()", before=NAMES + before), "master_saves")
+    text = run_only(spawned("Trainer(rank, net).train()", before=NAMES + before), "master_guards")
     assert "            if epoch % 2 == 0:\n                self.save(epoch)\n" in text
     assert "        if xm.is_master_ordinal(local=False):\n            print(epoch, path)\n" in text
 
@@ -169,14 +169,14 @@ def test_a_helper_that_hands_on_what_it_is_given() -> None:
         "        torch.save(*args, **kwargs)\n"
     )
     code = spawned("save_on_master(model.state_dict(), path)", before=NAMES + before)
-    text = run_only(code, "master_saves", "checkpoints")
+    text = run_only(code, "master_guards", "checkpoints")
     assert "def save_on_master(*args, **kwargs):\n    xm.save(*args, **kwargs)\n" in text
 
 
 def test_a_host_has_a_master_of_its_own() -> None:
     before = f"\n\ndef keep(model, path):\n    {SAVE}\n    print(path)\n"
     code = launched('if int(os.environ["LOCAL_RANK"]) == 0:', "    keep(model, path)", before=NAMES + before)
-    assert "    if xm.is_master_ordinal():\n        print(path)\n" in run_only(code, "master_saves")
+    assert "    if xm.is_master_ordinal():\n        print(path)\n" in run_only(code, "master_guards")
 
 
 VALIDATED = (
@@ -203,3 +203,112 @@ def test_a_reduced_number_needs_no_decision_of_the_master() -> None:
 def test_a_loader_that_all_replicas_read_alike_needs_no_decision_of_the_master() -> None:
     text = opened("data = DataLoader(files, 4)", *VALIDATED[1:])
     assert text.splitlines()[-2:] == ["if score > best:", f"    {SAVE}"]
+
+
+def looped(*lines: str) -> str:
+    """What becomes of lines at the end of a training step, with the guards opened."""
+    code = spawned(
+        "loader = DataLoader(files, 4, drop_last=True)",
+        "for step, x in enumerate(loader):",
+        "    optimizer.zero_grad()",
+        "    loss = model(x.cuda()).mean()",
+        "    loss.backward()",
+        "    optimizer.step()",
+        *(f"    {line}" for line in lines),
+        before=NAMES + "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n",
+    )
+    text = _body(run_only(code, "loaders", "step_closures", "host_reads", "master_guards"))
+    return text.partition("optimizer.step()\n")[2]
+
+
+def test_every_replica_adds_the_closure_in_which_the_master_prints() -> None:
+    assert looped("if rank == 0 and step % 10 == 0:", "    print(loss.item())").splitlines() == [
+        "    if step % 10 == 0:",
+        "",
+        "        def log_step(loss):",
+        "            if rank == 0:",
+        "                print(loss.item())",
+        "",
+        "        xm.add_step_closure(log_step, args=(loss,))",
+    ]
+
+
+def test_a_closure_beside_a_save() -> None:
+    text = looped(
+        "if rank == 0 and step % 10 == 0:", "    print(loss.item())", f"    {SAVE}", "    log(step)"
+    )
+    assert text.splitlines()[-4:] == [
+        "        xm.add_step_closure(log_step, args=(loss,))",
+        f"        {SAVE}",
+        "        if rank == 0:",
+        "            log(step)",
+    ]
+
+
+def test_what_the_closure_is_handed_is_made_by_all() -> None:
+    text = looped("if rank == 0:", "    part = step / len(loader)", "    print(part, loss.item())")
+    assert text.startswith(
+        "    part = step / len(loader)\n\n    def log_step(part, loss):\n        if rank == 0:\n"
+    )
+
+
+def test_a_closure_under_a_condition_of_each_replica_is_told() -> None:
+    code = spawned(
+        *VALIDATED[:4],
+        "for x in data:",
+        "    loss = model(x.cuda()).mean()",
+        "    loss.backward()",
+        "    if rank == 0 and score > 3:",
+        "        print(loss.item())",
+        before=NAMES,
+    )
+    (found,) = [f for f in migrate(code, "loaders", "step_closures", "master_guards").findings]
+    assert (found.code, found.message.partition(": ")[2]) == (
+        "XLA724",
+        "each replica decides by a number of its own",
+    )
+
+
+def test_what_only_the_master_has_tells_the_master() -> None:
+    code = spawned(
+        'writer = open("log") if rank == 0 else None',
+        "norm = model.weight.norm()",
+        "if writer is not None:",
+        "    print(norm.item(), file=writer)",
+        before=NAMES + "model.cuda()\n",
+    )
+    assert _body(run_only(code, "master_guards")).splitlines()[2:] == [
+        "norm_value = norm.item()",
+        "if writer is not None:",
+        "    print(norm_value, file=writer)",
+    ]
+
+
+def read(*lines: str) -> list[str]:
+    code = spawned("norm = model.weight.norm()", *lines, before=NAMES + "model.cuda()\n")
+    return _body(run_only(code, "master_guards")).splitlines()[1:]
+
+
+def test_a_value_that_the_master_shows_is_read_by_all() -> None:
+    assert read("if rank == 0:", '    print(f"{epoch} {norm:.2f}", norm)') == [
+        "norm_value = norm.cpu()",
+        "if rank == 0:",
+        '    print(f"{epoch} {norm_value:.2f}", norm_value)',
+    ]
+
+
+def test_a_value_is_read_when_the_condition_asks_for_it() -> None:
+    assert read("if rank == 0 and epoch % 5 == 0:", "    print(epoch)", "    print(norm.item())") == [
+        "if epoch % 5 == 0:",
+        "    norm_value = norm.item()",
+        "    if rank == 0:",
+        "        print(epoch)",
+        "        print(norm_value)",
+    ]
+
+
+def test_a_value_that_is_made_by_the_master_is_told() -> None:
+    lines = ("if rank == 0:", "    half = norm / 2", "    print(half.item())")
+    assert read(*lines) == list(lines)
+    code = spawned("norm = model.weight.norm()", *lines, before=NAMES + "model.cuda()\n")
+    assert [found for found, _ in findings(code, "master_guards")] == ["XLA726"]
