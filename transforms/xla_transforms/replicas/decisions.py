@@ -15,6 +15,7 @@ import libcst as cst
 from xla_transforms.replicas.groups import short
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
+from xla_transforms.roles.facts import Facts, of_kind
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Binding, How, Scope, parameters
 from xla_transforms.tree import children, method, receiver, value_of, walk
@@ -144,8 +145,19 @@ class Decisions:
         position = next((i for i, p in enumerate(params) if p is binding.node), None)
         if position is None:
             return State.SAME
-        name, sites = params[position].name.value, callers(self.roles, function)
+        name, sites = params[position].name.value, self._sites(function)
         return self._greatest(value_of(site, name, position - taken) for site, taken in sites)
+
+    def _sites(self, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
+        """The calls of a function; those of ``__call__`` are calls of the object."""
+        if function.name.value != "__call__":
+            return callers(self.roles, function)
+        owner = self.roles.index(function).class_of(function)
+        calls = (c for found in self.roles.program.calls.values() for c in found)
+        return [(c, 1) for c in calls if any(f.node is owner for f in self._objects(c.func))]
+
+    def _objects(self, node: cst.BaseExpression) -> Facts:
+        return of_kind(self.roles.facts(node), Kind.INSTANCE)
 
     def _iterated(self, value: cst.BaseExpression) -> State:
         loaders = loaders_behind(self.roles, value)
@@ -184,11 +196,25 @@ class Decisions:
             return State.REDUCED if short(path) in _EQUALIZES else State.SAME
         functions = [f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION]
         if functions:
-            return max(self._returned(f) for f in functions if f is not None)
+            return max(self._given_back(call, f) for f in functions if f is not None)
         values = [arg.value for arg in call.args]
         base = receiver(call)
         held = base if base is not None and Kind.MODEL not in self.roles.kinds(base) else None
         return self._greatest([*values, held])
+
+    def _given_back(self, call: cst.Call, function: cst.CSTNode) -> State:
+        """What a call gives back: the same where only other calls of the function bring what differs."""
+        state = self._returned(function)
+        if state is not State.OWN or not isinstance(function, cst.FunctionDef):
+            return state
+        others = any(self._brings(site) for site, _ in self._sites(function) if site is not call)
+        return State.SAME if others and not self._brings(call) else state
+
+    def _brings(self, call: cst.Call) -> bool:
+        """Whether a call is handed something that differs."""
+        values = [arg.value for arg in call.args]
+        loaders = [loader for v in values for loader in loaders_behind(self.roles, v)]
+        return any(map(self._sharded, loaders)) or any(self._state(v) is State.OWN for v in values)
 
     def _returned(self, function: cst.CSTNode) -> State:
         if not isinstance(function, cst.FunctionDef):
