@@ -37,16 +37,37 @@ def bytes_diff(
     return "".join(_header(path)).encode("utf-8", "surrogateescape") + body if body else b""
 
 
-def place_after(code: str, edits: Sequence[Edit], offset: int) -> tuple[int, int]:
-    """Line and column (both from 1) in ``code`` of what stood at ``offset`` before the edits."""
+def place_after(source: str, code: str, edits: Sequence[Edit], offset: int) -> tuple[int, int]:
+    """Line and column (both from 1) in ``code`` of what stood at ``offset`` in ``source``."""
     shift = 0
     for edit in edits:
         if edit.end > offset:
-            offset = min(offset, edit.start)
+            if edit.start < offset:
+                return _within(source, code, edit, offset, edit.start + shift)
             break
         shift += len(edit.text) - (edit.end - edit.start)
-    offset += shift
+    return _position(code, offset + shift)
+
+
+def _position(code: str, offset: int) -> tuple[int, int]:
     return code.count("\n", 0, offset) + 1, offset - code.rfind("\n", 0, offset)
+
+
+def _within(source: str, code: str, edit: Edit, offset: int, start: int) -> tuple[int, int]:
+    """The place in an edit's new text: the line that is the same but for its indentation, if there is one,
+    else what came in the place of its lines."""
+    old, new = source[edit.start : edit.end].split("\n"), edit.text.split("\n")
+    row = source.count("\n", edit.start, offset)
+    first, shift = _position(code, start)[0], 0
+    for i1, i2, j1, j2 in hunks([line.strip() for line in old], [line.strip() for line in new]):
+        if i2 > row:
+            if i1 <= row:
+                return (first + j1, 1) if len(old) > 2 else _position(code, start)
+            break
+        shift = j2 - i2
+    column = offset - source.rfind("\n", 0, offset)
+    indents = [len(line) - len(line.lstrip()) for line in (old[row], new[row + shift])]
+    return first + row + shift, column + indents[1] - indents[0]
 
 
 def _text_lines(text: str) -> list[str]:

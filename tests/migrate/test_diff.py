@@ -88,7 +88,7 @@ def test_a_path_is_written_as_git_reads_it(path: str, name: str) -> None:
 )
 def test_a_place_is_followed_through_the_edits(offset: int, place: tuple[int, int]) -> None:
     source, edits = "abc\ndef\nghi\n", [Edit(4, 7, "x\ny")]
-    assert place_after(patched(source, edits), edits, offset) == place
+    assert place_after(source, patched(source, edits), edits, offset) == place
 
 
 def apply_patch(folder: Path, patch: bytes) -> None:
@@ -130,3 +130,9 @@ def test_the_bytes_of_a_file_are_those_of_its_own_encoding() -> None:
     raw, new = source.encode("latin-1"), code.encode("latin-1")
     patch = bytes_diff(raw, new, source, code, [edit(source, "cuda", "xla")], "a.py")
     assert b" # latin-1 \xe9\n-cuda\n+xla\n" in patch
+
+
+def test_the_place_of_a_line_that_moved_into_a_function_is_known() -> None:
+    source = "a = 1\nb = f(a)\nc = 3\n"
+    edits = [Edit(0, len(source), "def g():\n    a = 2\n    b = f(a)\n    c = 3\n")]
+    assert place_after(source, edits[0].text, edits, source.index("f(a)")) == (3, 9)

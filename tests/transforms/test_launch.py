@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers import check_noop, check_transformed, findings
-from replicated import IMPORTS, launched, spawned
+from replicated import IMPORTS, spawned
 
 GPU = 'device = torch.device("cuda")\n'
 
@@ -41,21 +41,3 @@ def test_a_world_size_that_is_still_read_is_asked_for() -> None:
     expected = expected.replace("mp.spawn(worker, args=(n,), nprocs=n)", "torch_xla.launch(worker)")
     expected = expected.replace("Sampler\n", "Sampler\nimport torch_xla\nimport torch_xla.runtime as xr\n", 1)
     check_transformed(code, expected, "launch")
-
-
-def test_what_a_launcher_ran_is_a_function_of_its_own() -> None:
-    code = launched("pass")
-    guard = 'if __name__ == "__main__":\n'
-    expected = code.replace(guard + "    main()\n", "def _mp_fn(index):\n    main()\n")
-    expected += "\n\n" + guard + "    torch_xla.launch(_mp_fn)\n"
-    check_transformed(code, expected.replace("Sampler\n", "Sampler\nimport torch_xla\n", 1), "launch")
-
-
-def test_names_that_functions_read_stay_global() -> None:
-    code = launched("print(args)").replace("    main()\n", "    args = parse()\n    main()\n")
-    code = code.replace("\n\nif __name__", "\n_mp_fn = 1\n\n\nif __name__")
-    guard = 'if __name__ == "__main__":\n'
-    body = "def _mp_fn_(index):\n    global args\n    args = parse()\n    main()\n"
-    expected = code.replace(guard + "    args = parse()\n    main()\n", body)
-    expected += "\n\n" + guard + "    torch_xla.launch(_mp_fn_)\n"
-    check_transformed(code, expected.replace("Sampler\n", "Sampler\nimport torch_xla\n", 1), "launch")

@@ -23,12 +23,14 @@ def test_names_of_another_package_are_not_meant() -> None:
 
 def test_where_one_process_is_wanted_a_group_and_its_wrapper_are_told_and_left() -> None:
     code = HEAD + GPU + "dist.init_process_group('nccl')\nmodel = DistributedDataParallel(model)\n"
+    code += "exec(text)\n"
     check_noop(code, "process_groups", settings=ALONE)
     assert findings(code, "process_groups", settings=ALONE) == [("XLA131", 5), ("XLA131", 6)]
 
 
 def test_a_start_that_is_not_understood_leaves_the_group() -> None:
     code = HEAD + GPU + "dist.init_process_group('nccl')\nmodel = DistributedDataParallel(model)\n"
+    code += "exec(text)\n"
     check_noop(code, "process_groups")
     assert [found for found, _ in findings(code)] == ["XLA131", "XLA163", "XLA131"]
 

@@ -36,9 +36,14 @@ def test_the_users_setting_wins() -> None:
     assert not context_of(launched("pass"), Settings(distributed=False)).distributed
 
 
-def test_a_launchers_script_without_a_main_guard_is_not_understood() -> None:
-    context = context_of(IMPORTS + 'dist.init_process_group("nccl")\nx = torch.ones(1).cuda()\n')
-    assert context.replicas.obstacle
+def test_a_launchers_script_needs_no_main_guard() -> None:
+    assert context_of(IMPORTS + 'dist.init_process_group("nccl")\nx = torch.ones(1).cuda()\n').distributed
+
+
+def test_a_script_whose_names_are_made_by_exec_is_not_understood() -> None:
+    code = IMPORTS + 'dist.init_process_group("nccl")\nexec(open("config.py").read())\n'
+    context = context_of(code + "x = torch.ones(1).cuda()\n")
+    assert "exec()" in context.replicas.obstacle
     assert not context.distributed
 
 

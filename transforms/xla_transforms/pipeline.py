@@ -18,6 +18,7 @@ from xla_transforms.passes import PASSES
 from xla_transforms.plan import Conflict, Plan, Site
 from xla_transforms.program import Program, may_use_cuda
 from xla_transforms.render import Renderer, line_edits
+from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
 from xla_transforms.settings import Settings
@@ -80,12 +81,19 @@ class _Batch:
             return
         parsed = [(name, path) for name, path in group.items() if self._parsed(path)]
         program = Program((name, self.sources[path]) for name, path in parsed)
-        alone = self.settings.distributed is False
-        roles = Roles(program, replicated=False if alone else None)
+        roles = self._roles(program)
         for name, path in parsed:
             _, data, encoding = self.texts[path]
             context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
             self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
+
+    def _roles(self, program: Program) -> Roles:
+        """The analysis of a program; its processes stay several where they are to and can be started."""
+        wanted = self.settings.distributed
+        roles = Roles(program, replicated=False if wanted is False else None)
+        if roles.replicated and Replicas(roles, wanted).obstacle:
+            return Roles(program, replicated=False)
+        return roles
 
 
 def _guarded(module: _Module, failure: Failure) -> Outcome:

@@ -93,6 +93,10 @@ class Planned:
         """Write ``text`` for a piece of the text, for heads of statements that are no nodes."""
         return self._site(start, end, lambda render: text)
 
+    def rewrite(self, start: int, end: int, write: Callable[[Render], str]) -> Planned:
+        """Write a piece of the text anew, with all that is planned inside of it."""
+        return self._site(start, end, write)
+
     def drop(self, items: Sequence[cst.CSTNode], gone: Collection[cst.CSTNode]) -> Planned:
         """Take some items out of a list separated by commas: arguments, parameters, entries."""
         first: int | None = None

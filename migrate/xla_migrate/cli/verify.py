@@ -58,6 +58,8 @@ MIGRATION_OPTIONS = (
                  help=f"The torch_xla release to migrate to.  [default: {DEFAULT}]"),
     click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp",
                  help="Use syncfree optimizers.  [default: amp]"),
+    click.option("--distributed/--no-distributed", default=None,
+                 help="Migrate to replicas.  [default: as the script, or with --replicas]"),
 )  # fmt: skip
 
 REPORT_OPTIONS = (
@@ -195,6 +197,7 @@ def _options(given: dict[str, Any]) -> Options:
         xla_python=given["xla_python"],
         target=given.get("release", DEFAULT),
         syncfree=given.get("syncfree", "amp"),
+        distributed="auto" if given.get("distributed") is None else given["distributed"],
         replicas=given.get("replicas", 1),
     )
 

@@ -82,7 +82,7 @@ def _place(document: Document, finding: Finding) -> tuple[int, int]:
     outcome = document.outcome
     if outcome is None or not (document.written and document.changed):
         return finding.span.line, finding.span.column
-    return place_after(outcome.code, outcome.edits, finding.span.start)
+    return place_after(outcome.source, outcome.code, outcome.edits, finding.span.start)
 
 
 def failures(document: Document) -> Iterator[Line]:

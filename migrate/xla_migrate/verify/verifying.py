@@ -20,6 +20,7 @@ from xla_migrate.verify.replica_runner import record_replicas
 from xla_migrate.verify.runner import CannotRecord, Runner
 from xla_migrate.verify.trace import Failure, Trace
 from xla_migrate.verify.verdict import Outcome, Verdict
+from xla_transforms.settings import Distributed
 from xla_transforms.targets import DEFAULT as DEFAULT_TARGET
 
 TIMEOUT = 1800.0
@@ -41,7 +42,8 @@ class Options:
     ``share`` are directories or files that the copies link instead of holding them; ``copy_limit`` is the
     size in bytes of what is copied; ``keep`` leaves the copies there. ``native_python`` and ``xla_python``
     are the interpreters, this one by default. ``replicas`` is the number of replicas, a process each.
-    ``target`` and ``syncfree`` are those of the migration.
+    ``target``, ``syncfree`` and ``distributed`` are those of the migration; a script of one process that is
+    run as several replicas is migrated to be them.
     """
 
     steps: int | None = None
@@ -56,6 +58,7 @@ class Options:
     replicas: int = 1
     target: str = DEFAULT_TARGET
     syncfree: Literal["amp", "always", "never"] = "amp"
+    distributed: Distributed = "auto"
 
     @property
     def pythons(self) -> dict[str, str]:
@@ -145,6 +148,7 @@ class Runs:
         native = self.run_all("native", "native")
         if not nothing_to_compare(native[0]) and not any(trace.collectives for trace in native):
             native = [self.run("native", "folded", fold=self.options.replicas)]
+            self.options = replace(self.options, distributed=self.options.distributed in ("auto", True))
         if nothing_to_compare(native[0]):
             return self._told(judge(native[0], Trace("xla", "values")), {})
         results, files = self._migration(native[0])
@@ -220,7 +224,9 @@ def migrated_files(paths: Sequence[str], options: Options) -> dict[str, Result]:
     files = [path for path in paths if os.path.isfile(path)]
     if not files:
         return {}
-    return migrate_project(files, target=options.target, syncfree=options.syncfree)
+    return migrate_project(
+        files, target=options.target, syncfree=options.syncfree, distributed=options.distributed
+    )
 
 
 def why_failed(result: Result) -> str:

@@ -13,7 +13,9 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.roles.fold import COUNTS, FALSE_ON_CUDA, TRUE_ON_CUDA, numbers_gpu
+from xla_transforms.plan import Planned
+from xla_transforms.roles.fold import FALSE_ON_CUDA, IN_GROUP, TRUE_ON_CUDA, launched, numbers_gpu
+from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.tree import walk
 
 AVAILABLE = Rule(
@@ -22,13 +24,20 @@ AVAILABLE = Rule(
     "A condition on CUDA's presence is decided as it was with a CUDA device.",
     "torch.cuda.is_available() is False on XLA: the script would silently train on the CPU.",
 )
+GROUPED = Rule(
+    "XLA134",
+    "process-group-asked",
+    "A condition on the process group or a launcher's environment is decided as in its processes.",
+    "No group is initialised and no launcher speaks to the processes of torch_xla.launch: the script would "
+    "take itself for a single process.",
+)
 EMPTY = Rule(
     "XLA115",
     "guard-of-nothing",
     "A guard goes away when all that it guarded was for CUDA alone.",
     "What was left would be an if with nothing to do.",
 )
-RULES = (AVAILABLE, EMPTY)
+RULES = (AVAILABLE, GROUPED, EMPTY)
 
 _CONDITIONS = (cst.BooleanOperation, cst.UnaryOperation, cst.Comparison, cst.Call)
 _SHOWS = ("builtins.print", "builtins.format", "builtins.str", "logging.")
@@ -69,8 +78,16 @@ class Folds:
         roles = self.context.roles
         if isinstance(node, cst.Comparison):
             counts = isinstance(node.left, cst.Call) and roles.path(node.left.func) in COUNTS
-            return counts or (numbers_gpu(roles, node) and self._moves_inside(node))
-        return isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
+            return counts or self.is_grouped(node) or (numbers_gpu(roles, node) and self._moves_inside(node))
+        decided = isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
+        return decided or self.is_grouped(node)
+
+    def is_grouped(self, node: cst.CSTNode) -> bool:
+        """Whether a node asks whether there are several processes."""
+        if not self.context.distributed or not self.context.roles.replicated:
+            return False
+        call = isinstance(node, cst.Call) and self.context.roles.path(node.func) in IN_GROUP
+        return call or launched(self.context.roles, node)
 
     def _moves_inside(self, node: cst.CSTNode) -> bool:
         """Whether moves or choices of a device hang on a condition (or only a message does)."""
@@ -97,7 +114,14 @@ class Folds:
     def _asks_for_cuda(self, node: cst.CSTNode) -> bool:
         if not self.is_atom(node):
             return False
-        return not isinstance(node, cst.Call) or self.context.roles.path(node.func) in TRUE_ON_CUDA
+        decided = not isinstance(node, cst.Call) or self.context.roles.path(node.func) in TRUE_ON_CUDA
+        return decided or self.is_grouped(node)
+
+    def _change(self, node: cst.CSTNode, asked: cst.CSTNode, message: str) -> Planned:
+        """A change that is due to what ``asked`` asks for: CUDA, or several processes."""
+        grouped = any(self.is_grouped(n) for n in walk(asked))
+        rule, text = (GROUPED, "there are several processes") if grouped else (AVAILABLE, message)
+        return self.context.plan.change(rule, node, text)
 
     def settle(self, node: cst.BaseExpression) -> None:
         if not self.context.plan.free(node) or self.context.roles.dead(node):
@@ -121,7 +145,7 @@ class Folds:
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if self.value(side) is not None and not self._only_elsewhere(side):
                 message = "CUDA was there; what is left is the user's own choice"
-                change = self.context.plan.change(AVAILABLE, node, message)
+                change = self._change(node, side, message)
                 change.wrap(node, "{1}", other)
                 self._shorten(other)
                 return
@@ -137,13 +161,14 @@ class Folds:
         elif isinstance(parent, cst.Expr) or (isinstance(parent, cst.Assert) and value):
             self._remove(parent)
         elif not self._shown(parent):
-            change = self.context.plan.change(AVAILABLE, node, "CUDA was there, and XLA is")
+            change = self._change(node, node, "CUDA was there, and XLA is")
             change.replace(node, str(value))
 
     def _branch(self, head: cst.If) -> None:
         if head not in self.decided and not self.context.plan.taken(head):
             self.decided.add(head)
-            self.branches.decide(AVAILABLE, head, self._verdict)
+            grouped = any(self.is_grouped(n) for n in walk(head.test))
+            self.branches.decide(GROUPED if grouped else AVAILABLE, head, self._verdict)
 
     def _verdict(self, test: cst.CSTNode) -> bool | None:
         """What a branch's condition was, where it asks for CUDA."""
@@ -155,12 +180,12 @@ class Folds:
             return
         parent = self.context.index.parent(node)
         alone = isinstance(parent, (cst.Assign, cst.AnnAssign, cst.Return, cst.Arg))
-        change = self.context.plan.change(AVAILABLE, node, "the way that was taken on CUDA is taken")
+        change = self._change(node, node.test, "the way that was taken on CUDA is taken")
         change.wrap(node, "{1}", node.body if value else node.orelse, brackets=alone)
 
     def _remove(self, statement: cst.CSTNode) -> None:
         if not self.context.plan.taken(statement):
-            change = self.context.plan.change(AVAILABLE, statement, "CUDA's presence needs no check")
+            change = self._change(statement, statement, "CUDA's presence needs no check")
             change.remove(statement)
 
     def _shown(self, parent: cst.CSTNode | None) -> bool:

@@ -1,7 +1,6 @@
 """Starting the processes: ``torch_xla.launch`` runs a function in one process for each device.
 
-What ``mp.spawn`` started is started by it, its first argument still being the process's number. A script
-that a launcher ran once for each process gets a function for what its main guard did.
+What ``mp.spawn`` started is started by it, its first argument still being the process's number.
 Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``launch``: no ``nprocs``, no ``join``; the function
 has to be one that can be pickled, and nothing may touch the device before.
 """
@@ -13,10 +12,10 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
-from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Entry, Launch
-from xla_transforms.replicas.groups import short
+from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Launch
+from xla_transforms.replicas.collectives import short
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import SPAWNERS
-from xla_transforms.scopes import How
 from xla_transforms.tree import argument
 
 SPAWN = Rule(
@@ -26,13 +25,6 @@ SPAWN = Rule(
     "mp.spawn knows nothing of XLA's devices; how many there are is the runtime's to say "
     "(pytorch/xla v2.9.0, torch_xla.py).",
 )
-ENTRY = Rule(
-    "XLA162",
-    "entry-point",
-    "What a launcher ran once for each process is a function that torch_xla.launch runs.",
-    "Start the script by python alone: torchrun's processes would not be replicas of one another "
-    "(pytorch/xla v2.9.0, torch_xla.py).",
-)
 LEFT = Rule(
     "XLA163",
     "launch-left",
@@ -40,9 +32,7 @@ LEFT = Rule(
     "torch_xla.launch takes a function of a module and waits for its processes.",
     Severity.ERROR,
 )
-RULES = (SPAWN, ENTRY, LEFT)
-
-_FUNCTION = "_mp_fn"
+RULES = (SPAWN, LEFT)
 
 
 def run(context: Context) -> None:
@@ -58,9 +48,6 @@ def run(context: Context) -> None:
             _launch(context, launch)
         if launch.function is not None and context.roles.index(launch.function) is context.index:
             _parameters(context, launch)
-    for entry in starts.entries:
-        if entry.index is context.index:
-            _entry(context, entry)
 
 
 def _tell(context: Context) -> None:
@@ -82,7 +69,7 @@ def _launch(context: Context, launch: Launch) -> None:
     if launch.values is None and given is not None:
         change.replace(launch.call, change.spell(context.target.launch_with), function.value, given.value)
         return
-    dropped = context.replicas.starts.dropped(launch)
+    dropped = context.replicas.counts.dropped(launch)
     kept = [v for i, v in enumerate(launch.values or []) if i not in dropped]
     _write(context, change, launch, function.value, kept)
     _unused(context, launch)
@@ -104,11 +91,12 @@ def _write(
 
 
 def _unused(context: Context, launch: Launch) -> None:
-    """The variable that only counted processes for the launch."""
-    starts = context.replicas.starts
-    for counted in starts.counters(launch):
-        statement = context.index.parent(context.index.parent(counted) or counted)
-        if isinstance(statement, cst.Assign) and not context.plan.taken(statement):
+    """The variables that only counted processes for the launch."""
+    counts = context.replicas.counts
+    bound = [context.index.parent(context.index.parent(name) or name) for name in counts.counters(launch)]
+    for statement in (*bound, *counts.totals):
+        ours = isinstance(statement, cst.Assign) and context.roles.index(statement) is context.index
+        if ours and statement is not None and not context.plan.taken(statement):
             change = context.plan.change(SPAWN, statement, "the runtime counts the processes")
             change.remove(statement)
 
@@ -116,12 +104,16 @@ def _unused(context: Context, launch: Launch) -> None:
 def _parameters(context: Context, launch: Launch) -> None:
     """Parameters that took the number of processes go; where it is still read the runtime is asked."""
     assert launch.function is not None
-    dropped = context.replicas.starts.dropped(launch)
+    dropped = context.replicas.counts.dropped(launch)
     gone = [launch.parameters[position] for position in dropped]
     if not gone:
         return
     change = context.plan.change(SPAWN, launch.function, "the runtime tells how many processes there are")
     change.drop([*launch.function.params.params], gone)
+    for site, _ in callers(context.roles, launch.function):
+        if context.roles.index(site) is context.index:
+            given = [context.replicas.counts.given(launch, position, site) for position in dropped]
+            change.drop([*site.args], [arg for arg in given if arg is not None])
     first = launch.function.body.body[0]
     for param in gone:
         name, number = param.name.value, context.replicas.meant(LOCAL_WORLD_SIZE)
@@ -134,41 +126,3 @@ def _read(context: Context, function: cst.FunctionDef, name: str) -> bool:
     """Whether something that stays reads a parameter."""
     scope = context.index.scopes[function]
     return any(not context.plan.taken(node) for node in context.index.named_of(scope, name))
-
-
-def _entry(context: Context, entry: Entry) -> None:
-    """``if __name__ == "__main__":`` becomes the function, and a new guard behind it launches that."""
-    guard, offsets = entry.guard, context.index.source.offsets
-    name = _free(context)
-    change = context.plan.change(ENTRY, guard, "torch_xla.launch runs it in one process for each XLA device")
-    change.cut(offsets(guard)[0], context.plan.bracketed(guard.test)[1], f"def {name}(index)")
-    launched = _bound(context, guard)
-    if launched:
-        change.before(guard.body.body[0], "global " + ", ".join(launched))
-    head = f"if {context.index.source.code(guard.test)}:"
-    line = change.spell(context.target.launch).replace("{0}", name)
-    change.after(guard, "", "", head, f"{context.index.source.indent}{line}")
-    message = "start the script by python alone: torch_xla.launch starts a process for each device"
-    context.plan.report(ENTRY, guard, message, fixed=True)
-
-
-def _free(context: Context) -> str:
-    bound = {name for scope in context.index.scopes.values() for name in scope.bindings}
-    name = _FUNCTION
-    while name in bound:
-        name += "_"
-    return name
-
-
-def _bound(context: Context, guard: cst.If) -> list[str]:
-    """The names that a main guard binds and functions of the module read."""
-    index = context.index
-    module = index.scopes[index.source.module]
-    found = []
-    for name, bindings in module.bindings.items():
-        inside = [b for b in bindings if index.within(b.statement, guard) and b.how is not How.DEFINE]
-        elsewhere = [n for n in index.named_of(module, name) if not index.within(n, guard)]
-        if inside and (elsewhere or len(inside) < len(bindings)):
-            found.append(name)
-    return sorted(found)
-

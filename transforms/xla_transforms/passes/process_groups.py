@@ -11,7 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.replicas.groups import short
+from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
 from xla_transforms.statements import bare, live_calls, migrating
 from xla_transforms.tree import method, receiver

@@ -14,8 +14,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.replicas import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE
 from xla_transforms.roles import Kind
-from xla_transforms.roles.fold import COUNTS
-from xla_transforms.roles.ranks import FUNCTIONS
+from xla_transforms.roles.ranks import COUNTS, FUNCTIONS, PLACES, SIZES
 from xla_transforms.statements import bare
 from xla_transforms.targets.base import Spelling
 
@@ -68,6 +67,11 @@ def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
         alone = not _converted(context, item) and not _written(context, item)
         if alone and _of_environment(context, item):
             yield item, context.replicas.number(item)
+    for sum_ in context.index.all(cst.BinaryOperation):
+        assert isinstance(sum_, cst.BinaryOperation)
+        own = {f.detail for f in context.roles.facts(sum_) if f.node is sum_}
+        if own & (PLACES | SIZES):
+            yield sum_, context.replicas.number(sum_)
     yield from _options(context)
 
 
@@ -111,7 +115,7 @@ def _spelling(context: Context, number: str) -> Spelling:
 
 
 def _early(context: Context, node: cst.BaseExpression, number: str) -> None:
-    if context.replicas.starts.only_counts(node):
+    if context.replicas.counts.only_counts(node):
         return  # the launch takes it away
     advice = "ask inside of the function that torch_xla.launch starts"
     message = f"the {number} is asked for before torch_xla.launch starts the processes"

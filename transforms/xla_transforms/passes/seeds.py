@@ -41,6 +41,9 @@ def run(context: Context) -> None:
     if not migrating(context):
         return
     calls = [(call, path) for call, path in live_calls(context) if path in _CUDA | _CPU]
+    if context.distributed:  # a launch refuses what touched the device; its processes seed their own
+        early = [call for call, _ in calls if context.replicas.starts.before(call)]
+        calls = [(call, path) for call, path in calls if call not in early or path in _CUDA]
     workers = _worker_functions(context)
     done: list[cst.Call] = []
     for call, path in calls:
@@ -72,7 +75,8 @@ def _seed_device(
         return
     twin = any(_same_block(context, call, other) and same(seed, value_of(other, "seed", 0)) for other in done)
     change = context.plan.change(DEVICE_SEED, call, "the XLA device's generator takes the seed")
-    if statement is not None and (twin or in_worker):
+    early = context.distributed and context.replicas.starts.before(call)
+    if statement is not None and (twin or in_worker or early):
         change.remove(statement)
         return
     done.append(call)

@@ -11,6 +11,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.replicas.alone import Alone, Region
+from xla_transforms.replicas.counts import Counts
 from xla_transforms.replicas.decisions import Decisions
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
@@ -35,6 +36,7 @@ class Replicas:
         self.roles = roles
         self.wanted = wanted
         self.starts = Starts(roles)
+        self.counts = Counts(self.starts)
         self.groups = Groups(roles)
 
     @property

@@ -6,8 +6,10 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.replicas.collectives import collective, short
 from xla_transforms.roles import Roles
 from xla_transforms.roles.calls import callers
+from xla_transforms.roles.fold import IN_GROUP
 from xla_transforms.tree import body_of, string_value
 
 _JOIN = frozenset({"init_process_group", "destroy_process_group"})
@@ -18,19 +20,10 @@ _DEVICES = frozenset({"torch.cuda.set_device", "torch.accelerator.set_device_ind
 # What the migrated program says without a process group.
 CONVERTED = frozenset(
     {
-        "get_rank", "get_world_size", "is_initialized", "is_available", "is_nccl_available", "barrier",
-        *_JOIN,
+        "get_rank", "get_world_size", "get_node_local_rank", *_JOIN,
+        *(path.rpartition(".")[2] for path in IN_GROUP),
     }
 )  # fmt: skip
-
-
-def short(path: str) -> str:
-    """``get_rank`` for a dotted path of ``torch.distributed``, else the empty string."""
-    for module in ("torch.distributed.distributed_c10d.", "torch.distributed."):
-        if path.startswith(module):
-            name = path.removeprefix(module)
-            return name if "." not in name else ""
-    return ""
 
 
 class Groups:
@@ -50,7 +43,8 @@ class Groups:
             return []
         calls = (c for found in self.roles.program.calls.values() for c in found)
         named = ((c, short(self.roles.path(c.func))) for c in calls)
-        return [c for c, name in named if name and name[0].islower() and name not in CONVERTED]
+        left = (c for c, name in named if name and name[0].islower() and name not in CONVERTED)
+        return [c for c in left if collective(self.roles, c) is None and not self.roles.dead(c)]
 
     def addresses(self, statement: cst.CSTNode) -> bool:
         """``os.environ["MASTER_ADDR"] = ...``: what only tells the processes how to meet."""

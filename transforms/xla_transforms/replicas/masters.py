@@ -10,7 +10,7 @@ import libcst as cst
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.roles.ranks import LOCAL_RANK, PLACES
-from xla_transforms.tree import body_of, number_value
+from xla_transforms.tree import body_of, number_value, same
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
@@ -45,6 +45,8 @@ def _master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
         return _negated(replicas, test)
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return _both(replicas, test)
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
+        return _or_single(replicas, test)
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
         return _compared(replicas, test) or _is_there(replicas, test)
     if isinstance(test, cst.Call) and not test.args:
@@ -68,6 +70,16 @@ def _both(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
     if left is not None:
         return replace(left, rest=(*left.rest, test.right))
     return replace(right, rest=(test.left, *right.rest)) if right is not None else None
+
+
+def _or_single(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
+    """``not distributed or (distributed and rank == 0)``: a single process is its own master."""
+    alone, found = test.left, master_of(replicas, test.right)
+    if not isinstance(alone, cst.UnaryOperation) or not isinstance(alone.operator, cst.Not):
+        return None
+    if found is None or not found.only or any(not same(part, alone.expression) for part in found.rest):
+        return None
+    return Master(True, found.local)
 
 
 def _compared(replicas: Replicas, test: cst.Comparison) -> Master | None:

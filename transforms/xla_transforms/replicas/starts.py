@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.replicas.scripts import Layout, reachable
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.roles.ranks import INDEX, LOCAL_WORLD_SIZE, SPAWNERS, WORLD_SIZE, arguments
+from xla_transforms.roles.ranks import INDEX, SPAWNERS, arguments
 from xla_transforms.scopes import ModuleIndex, parameters
 from xla_transforms.tree import string_value, value_of, walk
 
@@ -51,10 +50,24 @@ class Launch:
 
 @dataclass(eq=False)
 class Entry:
-    """``if __name__ == "__main__":`` of a script that a launcher starts once for each process."""
+    """A script that a launcher starts once for each process: its main guard, if it has one, and what else
+    of its top level each process has to run."""
 
-    guard: cst.If
+    guard: cst.If | None
     index: ModuleIndex
+    layout: Layout
+
+    @property
+    def parts(self) -> list[cst.CSTNode]:
+        """The statements that each process runs."""
+        return [*self.layout.moved, *([self.guard] if self.guard is not None else [])]
+
+    @property
+    def obstacle(self) -> str:
+        """Why no function can be made of it."""
+        if self.guard is not None and (self.guard.orelse is not None or not _indented(self.guard)):
+            return "the main guard has other ways, or stands on one line"
+        return self.layout.obstacle
 
 
 class Starts:
@@ -87,57 +100,11 @@ class Starts:
                 return "the function that the processes run is not one of a module"
             if not launch.joins:
                 return "the processes are started and not waited for"
-        whole = all(e.guard.orelse is None and _indented(e.guard) for e in self.entries)
-        if not self.launches and not (self.entries and whole):
-            return "no main guard joins a process group, so that nothing is known to launch the processes"
-        return ""
-
-    def dropped(self, launch: Launch) -> list[int]:
-        """The positions among ``launch.values`` of what only counts processes: each asks the runtime instead.
-
-        Only where the parameter can go too: nobody but the launch calls the function.
-        """
-        if launch.function is None or launch.values is None or callers(self.roles, launch.function):
-            return []
-        params = launch.parameters
-        return [p for p in range(min(len(launch.values), len(params))) if self._counts(params[p])]
-
-    def _counts(self, param: cst.Param) -> bool:
-        facts = self.roles.facts(param.name)
-        return bool(facts) and all(
-            f.kind is Kind.NUMBER and f.detail in (WORLD_SIZE, LOCAL_WORLD_SIZE) for f in facts
-        )
-
-    def counters(self, launch: Launch) -> list[cst.Name]:
-        """The variables that only tell a launch how many processes to start: the names they are bound by."""
-        gone = [launch.values[p] for p in self.dropped(launch)] if launch.values is not None else []
-        count = value_of(launch.call, "nprocs", 2)
-        uses = [n for n in (*gone, *([count] if count is not None else [])) if isinstance(n, cst.Name)]
-        found: dict[cst.Name, None] = {}
-        for use in uses:
-            bindings = self.roles.bindings(use)
-            target = bindings[0].node if len(bindings) == 1 else None
-            if isinstance(target, cst.Name) and self._read_by(target) <= set(uses):
-                found[target] = None
-        return list(found)
-
-    def _read_by(self, target: cst.Name) -> set[cst.Name]:
-        index = self.roles.index(target)
-        scope = index.scope_of(target).owner(target.value)
-        return {n for n in index.named_of(scope, target.value) if n is not target}
-
-    def only_counts(self, node: cst.CSTNode) -> bool:
-        """Whether an expression is there for launches alone: how many processes they start."""
-        index = self.roles.index(node)
-        for launch in self.launches:
-            count = value_of(launch.call, "nprocs", 2)
-            if count is not None and index.within(node, count):
-                return True
-            for name in self.counters(launch):
-                binding = self.roles.bindings(name)
-                if any(b.value is not None and index.within(node, b.value) for b in binding):
-                    return True
-        return False
+        if not self.launches and not self.entries:
+            return "nothing is known to launch the processes: no script " + (
+                "joins a process group" if self.roles.program.replicated else "trains"
+            )
+        return next((e.obstacle for e in self.entries if e.obstacle), "")
 
     @cached_property
     def several_hosts(self) -> bool:
@@ -175,30 +142,37 @@ class Starts:
         function = self._function(node)
         if function is not None:
             return function in self.launching
-        guard = self._guard(node)
-        return guard is None or all(entry.guard is not guard for entry in self.entries)
-
-    def _guard(self, node: cst.CSTNode) -> cst.If | None:
-        around = self.roles.index(node).ancestors(node)
-        return next((a for a in around if isinstance(a, cst.If) and is_main_guard(a)), None)
+        around = {node, *self.roles.index(node).ancestors(node)}
+        return not any(part in around for entry in self.entries for part in entry.parts)
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """The main guards of scripts whose processes a launcher starts (none where spawn does)."""
+        """The scripts whose processes a launcher starts (none where spawn does).
+
+        Of a program for one process: those that train.
+        """
         if self.launches:
             return []
         found = []
         for index in self.roles.program.modules.values():
-            guards = [s for s in index.source.module.body if isinstance(s, cst.If) and is_main_guard(s)]
-            found += [Entry(guard, index) for guard in guards if self._joins(guard)]
+            body = index.source.module.body
+            guard = next((s for s in body if isinstance(s, cst.If) and is_main_guard(s)), None)
+            entry = Entry(guard, index, Layout(self.roles, index, guard))
+            if self._runs(entry):
+                found.append(entry)
         return found
 
-    def _joins(self, guard: cst.If) -> bool:
-        """Whether what a main guard runs joins a process group."""
-        joining = {self._function(c) for c in self.roles.program.calls.get("init_process_group", ())} - {None}
-        reached = reachable(self.roles, guard.body)
-        direct = any(isinstance(n, cst.Call) and _names(n) == "init_process_group" for n in walk(guard.body))
-        return direct or bool(joining & reached)
+    def _runs(self, entry: Entry) -> bool:
+        """Whether what a script does joins a process group or, where nothing does, trains."""
+        name = "init_process_group" if self.roles.program.replicated else "backward"
+        sites = set(self.roles.program.calls.get(name, ()))
+        functions = {self._function(call) for call in sites} - {None}
+        for part in entry.parts:
+            if isinstance(part, (cst.FunctionDef, cst.ClassDef)):
+                continue
+            if functions & reachable(self.roles, part) or any(n in sites for n in walk(part)):
+                return True
+        return False
 
 
 def _indented(guard: cst.If) -> bool:
@@ -218,35 +192,3 @@ def is_main_guard(statement: cst.If) -> bool:
         and isinstance(target.operator, cst.Equal)
         and any(string_value(side) == "__main__" for side in sides)
     )
-
-
-def _names(call: cst.Call) -> str:
-    func = call.func
-    return func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-
-
-def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
-    """The functions of the program that a piece of code may come to call, by itself or through others."""
-    found: set[cst.FunctionDef] = set()
-    waiting = [node]
-    while waiting:
-        for inner in walk(waiting.pop()):
-            for function in _called(roles, inner) if isinstance(inner, cst.Call) else ():
-                if function not in found:
-                    found.add(function)
-                    waiting.append(function.body)
-    return found
-
-
-def _called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
-    for item in roles.facts(call.func):
-        if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
-            yield item.node
-        elif item.kind is Kind.CLASS and isinstance(item.node, cst.ClassDef):
-            made = find_method(roles, item.node, "__init__")
-            if made is not None:
-                yield made
-        elif item.kind is Kind.MODEL and isinstance(item.node, cst.ClassDef):
-            forward = find_method(roles, item.node, "forward")
-            if forward is not None:
-                yield forward

@@ -71,7 +71,7 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return _builtin(roles, node, path.removeprefix("builtins."))
     if structure.is_wrapper(roles, node):
         return fact(Kind.ITERATOR, path, node)
-    if ranked := ranks.of_call(node, path):
+    if ranked := ranks.of_call(roles, node, path):
         return ranked
     kind, detail = result_of(path)
     if kind is Kind.DEVICE and not detail:
@@ -155,6 +155,9 @@ def _method(roles: Roles, node: cst.Call, item: Fact) -> Facts:
         return fact(Kind.STATE)
     if item.kind is Kind.NUMBER and item.detail == "host":
         return frozenset({item})
+    if item.kind is Kind.STRING and name == "format":  # the text before the first hole tells the device
+        known_part = (string_value(receiver(node)) or "").partition("{")[0]
+        return fact(Kind.STRING, known_part if known_part.startswith("cuda") else "")
     if item.kind is Kind.MAPPING and name in ("get", "pop"):
         key = string_value(node.args[0].value) if node.args else None
         return structure.at(roles, frozenset({item}), (key if key is not None else "*",))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from xla_transforms.roles import calls, classes, structure
+from xla_transforms.roles import calls, classes, ranks, structure
 from xla_transforms.roles.catalog import ANNOTATIONS
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
 from xla_transforms.scopes import Binding, How
@@ -103,7 +103,12 @@ def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
     found: set[Fact] = set()
     for item in roles.facts(node.value):
         found |= classes.attribute_of(roles, item, node)
-    assigned = classes.assigned_elsewhere(roles, node) if not known(frozenset(found)) else NOTHING
+    given = known(frozenset(found))
+    if given and any(f.kind is not Kind.NUMBER for f in given):
+        return frozenset(found)
+    assigned = classes.assigned_elsewhere(roles, node)
+    if given:  # an option that each process sets to a number of its own
+        assigned = frozenset(f for f in assigned if f.detail in ranks.PLACES | ranks.SIZES)
     return frozenset(found) | assigned or UNKNOWN
 
 
@@ -119,6 +124,8 @@ def _boolean(roles: Roles, node: cst.BooleanOperation) -> Facts:
 
 
 def _binary(roles: Roles, node: cst.BinaryOperation) -> Facts:
+    if ranked := ranks.of_arithmetic(roles, node):
+        return ranked
     sides = roles.facts(node.left) | roles.facts(node.right)
     tensors = of_kind(sides, Kind.TENSOR)
     if tensors:

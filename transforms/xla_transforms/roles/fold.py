@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from xla_transforms.roles.ranks import COUNTS, VARIABLES
 from xla_transforms.tree import number_value, same, string_value, walk
 
 if TYPE_CHECKING:
@@ -29,7 +30,14 @@ FALSE_ON_CUDA = frozenset(
         "torch.npu.is_available",
     }
 )
-COUNTS = frozenset({"torch.cuda.device_count", "torch.accelerator.device_count"})
+IN_GROUP = frozenset(
+    f"torch.distributed.{name}"
+    for name in (
+        "is_available", "is_initialized", "is_nccl_available", "is_torchelastic_launched",
+        "distributed_c10d.is_initialized", "distributed_c10d.is_nccl_available",
+    )
+)  # fmt: skip
+"""True in each process of those that train together."""
 _COMPARISONS = {
     cst.Equal: lambda a, b: a == b,
     cst.NotEqual: lambda a, b: a != b,
@@ -47,7 +55,8 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
     """
     if isinstance(node, cst.Call):
         path = roles.path(node.func)
-        return True if path in TRUE_ON_CUDA else False if path in FALSE_ON_CUDA else None
+        true = path in TRUE_ON_CUDA or (roles.replicated and path in IN_GROUP)
+        return True if true else False if path in FALSE_ON_CUDA else None
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         inner = fold(roles, node.expression)
         return None if inner is None else not inner
@@ -72,6 +81,8 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
     target = node.comparisons[0]
     if isinstance(target.operator, (cst.Is, cst.IsNot)) and numbers_gpu(roles, node):
         return isinstance(target.operator, cst.IsNot)
+    if isinstance(target.operator, (cst.In, cst.NotIn)) and launched(roles, node):
+        return isinstance(target.operator, cst.In)
     compare = _COMPARISONS.get(type(target.operator))
     if compare is None:
         return None
@@ -90,6 +101,13 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
         equal = text.split(":")[0] == "cuda" and places == {"cuda"}
         return equal is isinstance(target.operator, cst.Equal)
     return None
+
+
+def launched(roles: Roles, node: cst.CSTNode) -> bool:
+    """Whether ``"RANK" in os.environ`` asks a process of several for what its launcher told it."""
+    if not roles.replicated or not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return False
+    return string_value(node.left) in VARIABLES and roles.path(node.comparisons[0].comparator) == "os.environ"
 
 
 def numbers_gpu(roles: Roles, node: cst.Comparison) -> bool:

@@ -46,12 +46,18 @@ SPAWNERS = frozenset(
     f"torch.multiprocessing.{name}"
     for name in ("spawn", "spawn.spawn", "start_processes", "spawn.start_processes")
 )
+COUNTS = frozenset({"torch.cuda.device_count", "torch.accelerator.device_count"})
 OPTION = "local_rank"  # what torch.distributed.launch passes to each process
 _READERS = ("os.environ.get", "os.getenv", "os.environ.setdefault")
 
 
-def of_call(node: cst.Call, path: str) -> Facts:
-    """What a call by this path says of ranks: of the whole group, or by an environment variable."""
+def of_call(roles: Roles, node: cst.Call, path: str) -> Facts:
+    """What a call by this path says of ranks: of the whole group, or by an environment variable.
+
+    Each process has a device of its host.
+    """
+    if path in COUNTS and roles.replicated:
+        return fact(Kind.NUMBER, LOCAL_WORLD_SIZE, node)
     if path in FUNCTIONS:
         grouped = any(getattr(a.value, "value", "") != "None" for a in node.args)
         return NOTHING if grouped else fact(Kind.NUMBER, FUNCTIONS[path], node)
@@ -80,6 +86,39 @@ def of_int(roles: Roles, node: cst.Call) -> Facts:
         if item.kind is Kind.ENVIRONMENT or (item.kind is Kind.NUMBER and item.detail in PLACES | SIZES):
             found.add(Fact(Kind.NUMBER, item.detail, node))
     return frozenset(found)
+
+
+def joined(roles: Roles, name: str) -> list[cst.BaseExpression]:
+    """What is given as ``rank`` or ``world_size`` to those that join a process group."""
+    position = {"world_size": 3, "rank": 4}[name]
+    calls = roles.program.calls.get("init_process_group", ())
+    values = (value_of(call, name, position) for call in calls)
+    return [value for value in values if value is not None]
+
+
+def of_arithmetic(roles: Roles, node: cst.BinaryOperation) -> Facts:
+    """What is computed to be the rank or the world size of the group, or ``rank % devices``."""
+    if not roles.program.calls.get("init_process_group"):
+        return NOTHING
+    for name, detail in (("rank", RANK), ("world_size", WORLD_SIZE)):
+        if any(_reaches(roles, node, value) for value in joined(roles, name)):
+            return fact(Kind.NUMBER, detail, node)
+    if isinstance(node.operator, cst.Modulo):
+        left, right = ({f.detail for f in roles.facts(side)} - {""} for side in (node.left, node.right))
+        if left == {RANK} and right == {LOCAL_WORLD_SIZE}:
+            return fact(Kind.NUMBER, LOCAL_RANK, node)
+    return NOTHING
+
+
+def _reaches(roles: Roles, node: cst.BinaryOperation, value: cst.BaseExpression) -> bool:
+    """Whether an expression is what a name or an attribute says."""
+    assign = roles.index(node).parent(node)
+    if node is value or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return node is value
+    target = assign.targets[0].target
+    if isinstance(value, cst.Name):
+        return isinstance(target, cst.Name) and any(b.value is node for b in roles.bindings(value))
+    return isinstance(value, cst.Attribute) and same(target, value)
 
 
 def spawned(roles: Roles, function: cst.CSTNode) -> list[cst.Call]:

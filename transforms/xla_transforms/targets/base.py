@@ -52,6 +52,8 @@ class Target:
     reduce_gradients: Spelling  # "{0}" is the optimizer
     broadcast_master_param: Spelling  # "{0}" is the model
     all_reduce: Spelling  # called with the kind of reduction and a list of tensors, which change in place
+    all_gather: Spelling  # "{0}" is a tensor; gives those of all replicas, joined in the first dimension
+    broadcast: Spelling  # called with a list of tensors, which change in place, and the sender's ordinal
     mesh_reduce: Spelling  # "{0}" is a tag, "{1}" the value, "{2}" the function of the list of all values
     trace: Spelling  # "{0}" is the name
     syncfree: frozenset[str]

@@ -1,0 +1,41 @@
+"""``no_sync()`` goes with the wrapper."""
+
+from __future__ import annotations
+
+from helpers import check_noop, run_only
+from replicated import launched
+
+WRAPPED = ("model = DDP(net)", "last = i % 2 == 1")
+
+
+def written(*lines: str) -> str:
+    before = "import contextlib\nnet, i, loss = make()\n"
+    text = run_only(launched(*WRAPPED, *lines, before=before), "delayed_reductions")
+    return text.split("i % 2 == 1\n")[1].split("    device =")[0]
+
+
+def test_a_method_of_that_name_of_something_else_stays() -> None:
+    check_noop(launched("with engine.no_sync():", "    pass"), "delayed_reductions")
+
+
+def test_the_block_stands_alone() -> None:
+    assert written("with model.no_sync():", "    loss.backward()") == "    loss.backward()\n"
+
+
+def test_a_choice_of_contexts_is_none() -> None:
+    with_ = "with contextlib.nullcontext() if last else model.no_sync():"
+    assert written(with_, "    loss.backward()") == "    loss.backward()\n"
+
+
+def test_a_choice_of_another_context_keeps_it() -> None:
+    found = written("with timer() if last else model.no_sync():", "    loss.backward()")
+    assert found.startswith("    with timer() if last else contextlib.nullcontext():")
+
+
+def test_the_function_itself_does_nothing() -> None:
+    found = written("context = contextlib.nullcontext if last else model.no_sync")
+    assert found == "    context = contextlib.nullcontext if last else contextlib.nullcontext\n"
+
+
+def test_the_switch_of_the_wrapper_goes() -> None:
+    assert written("model.require_backward_grad_sync = last", "loss.backward()") == "    loss.backward()\n"

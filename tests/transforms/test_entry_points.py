@@ -1,0 +1,110 @@
+"""What a launcher ran once for each process becomes a function."""
+
+from __future__ import annotations
+
+from helpers import check_noop, check_transformed, findings, migrate
+from replicated import IMPORTS, launched
+
+from xla_transforms.settings import Settings
+
+
+def test_what_a_launcher_ran_is_a_function_of_its_own() -> None:
+    code = launched("pass")
+    guard = 'if __name__ == "__main__":\n'
+    expected = code.replace(guard + "    main()\n", "def _mp_fn(index):\n    main()\n")
+    expected += "\n\n" + guard + "    torch_xla.launch(_mp_fn)\n"
+    check_transformed(code, expected.replace("Sampler\n", "Sampler\nimport torch_xla\n", 1), "entry_points")
+
+
+def test_names_that_functions_read_stay_global() -> None:
+    code = launched("print(args)").replace("    main()\n", "    args = parse()\n    main()\n")
+    code = code.replace("\n\nif __name__", "\n_mp_fn = 1\n\n\nif __name__")
+    guard = 'if __name__ == "__main__":\n'
+    body = "def _mp_fn_(index):\n    global args\n    args = parse()\n    main()\n"
+    expected = code.replace(guard + "    args = parse()\n    main()\n", body)
+    expected += "\n\n" + guard + "    torch_xla.launch(_mp_fn_)\n"
+    check_transformed(code, expected.replace("Sampler\n", "Sampler\nimport torch_xla\n", 1), "entry_points")
+
+
+JOINED = IMPORTS + 'import argparse\n'
+XLA = "import argparse\nimport torch_xla\n"
+LAUNCH = '\n\nif __name__ == "__main__":\n    torch_xla.launch(_mp_fn)\n'
+
+
+def wraps(before: str, after: str) -> None:
+    """The top level of a script that joins a group becomes a function."""
+    code, expected = (f"{JOINED}\ntorch.cuda.is_available()\n" + text for text in (before, after + LAUNCH))
+    expected = expected.replace("import argparse\n", XLA)
+    check_transformed(code, expected, "entry_points")
+
+
+def test_a_script_of_one_process_stays() -> None:
+    check_noop("import torch\nx = torch.ones(1).cuda()\nx.sum().backward()\n", "entry_points")
+
+
+def test_a_helper_that_trains_nothing_gets_no_entry() -> None:
+    asked = Settings(distributed=True)
+    code = "import torch\nx = torch.ones(1).cuda()\n"
+    assert findings(code, "entry_points", settings=asked) == []
+
+
+def test_a_script_for_one_device_is_launched_where_the_user_asks() -> None:
+    code = "import torch\nx = torch.ones(1, requires_grad=True).cuda()\nx.sum().backward()\n"
+    done = migrate(code, "entry_points", settings=Settings(distributed=True)).code
+    assert done.endswith("def _mp_fn(index):\n    x = torch.ones(1, requires_grad=True).cuda()\n"
+                         "    x.sum().backward()\n" + LAUNCH)  # fmt: skip
+
+
+def test_the_command_line_is_read_outside() -> None:
+    parsed = "parser = argparse.ArgumentParser()\nargs = parser.parse_args()\nLIMIT = 3\n"
+    wraps(
+        parsed + 'dist.init_process_group("nccl")\nx = torch.ones(1).cuda()\n',
+        parsed + "\n\ndef _mp_fn(index):\n"
+        '    dist.init_process_group("nccl")\n    x = torch.ones(1).cuda()\n',
+    )
+
+
+def test_definitions_stay_and_what_they_read_is_global() -> None:
+    wraps(
+        'dist.init_process_group("nccl")\nx = torch.ones(1).cuda()\n\n\n'
+        "def show():\n    print(x)\n\n\nshow()\n",
+        "\n\ndef show():\n    print(x)\n\n\ndef _mp_fn(index):\n    global x\n"
+        '    dist.init_process_group("nccl")\n    x = torch.ones(1).cuda()\n\n    show()\n',
+    )
+
+
+def test_a_definition_that_is_computed_from_what_moves_moves() -> None:
+    wraps(
+        'dist.init_process_group("nccl")\nx = 3\ny = torch.ones(x).cuda()\n'
+        "def show(y=y):\n    print(y)\n\nshow()\n",
+        'x = 3\n\n\ndef _mp_fn(index):\n    dist.init_process_group("nccl")\n    y = torch.ones(x).cuda()\n'
+        "    def show(y=y):\n        print(y)\n\n    show()\n",
+    )
+
+
+def test_lines_within_a_string_keep_their_place() -> None:
+    wraps(
+        'dist.init_process_group("nccl")\nprint("""a\n  b""", f"""{1}\nc""")\n',
+        '\n\ndef _mp_fn(index):\n    dist.init_process_group("nccl")\n'
+        '    print("""a\n  b""", f"""{1}\nc""")\n',
+    )
+
+
+def test_what_touches_a_device_above_the_guard_moves_into_it() -> None:
+    guard = 'if __name__ == "__main__":\n'
+    wraps(
+        "# where\ndevice = torch.device('cuda')\n\n\ndef main():\n    dist.init_process_group('nccl')\n"
+        f"    print(device)\n\n\n# go\n{guard}    main()  # all\n",
+        "\n\ndef main():\n    dist.init_process_group('nccl')\n    print(device)\n\n\n"
+        "def _mp_fn(index):\n    global device\n    # where\n    device = torch.device('cuda')\n\n    # go\n"
+        "    main()  # all\n",
+    )
+
+
+def test_a_name_that_a_definition_changes_is_global() -> None:
+    wraps(
+        'dist.init_process_group("nccl")\nbest = 0\n\n\n'
+        "def f():\n    global best\n    best += 1\n\n\nf()\nbest = 2\n",
+        "\n\ndef f():\n    global best\n    best += 1\n\n\ndef _mp_fn(index):\n    global best\n"
+        '    dist.init_process_group("nccl")\n    best = 0\n\n    f()\n    best = 2\n',
+    )

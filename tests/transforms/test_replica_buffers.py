@@ -1,0 +1,31 @@
+"""Running statistics before an evaluation."""
+
+from __future__ import annotations
+
+from helpers import check_noop, findings, run_only
+from replicated import launched
+
+WRAPPED = ("model = DDP(torch.nn.BatchNorm1d(3))",)
+
+
+def test_models_without_running_statistics_evaluate_as_they_are() -> None:
+    check_noop(launched("model = DDP(torch.nn.Linear(3, 3))", "model.eval()"), "replica_buffers")
+
+
+def test_a_model_that_was_never_wrapped_keeps_its_own() -> None:
+    check_noop(launched(*WRAPPED, "other = make()", "other.eval()"), "replica_buffers")
+
+
+def test_buffers_that_were_not_sent_are_not() -> None:
+    code = launched("model = DDP(torch.nn.BatchNorm1d(3), broadcast_buffers=False)", "model.eval()")
+    check_noop(code, "replica_buffers")
+
+
+def test_the_first_replicas_statistics_go_to_all_before_an_evaluation() -> None:
+    text = run_only(launched(*WRAPPED, "model.eval()"), "replica_buffers")
+    assert "    xm.broadcast_master_param(model)\n    model.eval()\n" in text
+
+
+def test_an_evaluation_of_the_master_alone_is_told() -> None:
+    code = launched(*WRAPPED, "if dist.get_rank() == 0:", "    model.eval()")
+    assert [found for found, _ in findings(code, "replica_buffers")] == ["XLA149"]

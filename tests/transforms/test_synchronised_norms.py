@@ -1,0 +1,28 @@
+"""SyncBatchNorm has no place on XLA."""
+
+from __future__ import annotations
+
+from helpers import check_noop, findings, run_only
+from replicated import launched
+
+CONVERT = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
+
+
+def test_a_conversion_of_ones_own_stays() -> None:
+    check_noop(launched("model = ours.convert_sync_batchnorm(model)"), "synchronised_norms")
+
+
+def test_a_conversion_of_a_name_goes_and_is_told() -> None:
+    code = launched("net = make()", f"net = {CONVERT}(net)", "print(net)")
+    assert "convert" not in run_only(code, "synchronised_norms")
+    assert [found for found, _ in findings(code, "synchronised_norms")] == ["XLA146"]
+
+
+def test_a_conversion_within_an_expression_is_the_model() -> None:
+    code = launched("net = make()", f"model = {CONVERT}(net).cuda()")
+    assert "    model = net.cuda()\n" in run_only(code, "synchronised_norms")
+
+
+def test_a_layer_is_told() -> None:
+    found = findings(launched("torch.nn.SyncBatchNorm(3)"), "synchronised_norms")
+    assert [code for code, _ in found] == ["XLA146"]

@@ -1,0 +1,61 @@
+"""Running statistics: before they are used they are the first replica's, as DistributedDataParallel had them.
+
+The wrapper sent the first process's buffers to the others before every forward pass. In training a batch norm
+does not read its running statistics; where the model evaluates it does.
+Source: pytorch v2.9, ``torch/nn/parallel/distributed.py``, ``broadcast_buffers``; pytorch/xla v2.9.0,
+``xla_model.broadcast_master_param``, which sends buffers too.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.statements import bare
+from xla_transforms.tree import method, receiver, value_of
+
+BUFFERS = Rule(
+    "XLA148",
+    "replica-buffers",
+    "Before a model evaluates, all replicas take the first one's running statistics.",
+    "DistributedDataParallel sent its buffers before every forward pass (broadcast_buffers=True); each "
+    "replica's batch norms would evaluate by statistics of their own.",
+)
+OWN = Rule(
+    "XLA149",
+    "replica-statistics",
+    "A model that has running statistics evaluates where no broadcast can be written.",
+    "Each replica's batch norms have statistics of their own (pytorch/xla#2223).",
+    Severity.WARNING,
+)
+RULES = (BUFFERS, OWN)
+
+_NORMS = ("BatchNorm", "torchvision.models", "timm", "models.")
+
+
+def run(context: Context) -> None:
+    wrappers = context.replicas.wrappers
+    if not context.distributed or context.already_xla or not context.program.mentions(*_NORMS):
+        return
+    sent = [value_of(call, "broadcast_buffers", 4) for call in wrappers.calls]
+    if all(getattr(value, "value", "") == "False" for value in sent):
+        return
+    for call in list(context.index.all(cst.Call)):
+        assert isinstance(call, cst.Call)
+        model = receiver(call)
+        if method(call) == "eval" and model is not None and wrappers.holds(model):
+            _send(context, call, model)
+
+
+def _send(context: Context, call: cst.Call, model: cst.BaseExpression) -> None:
+    line = context.index.statement_of(call)
+    guards = (a for a in context.index.ancestors(call) if isinstance(a, cst.If))
+    alone = any(context.replicas.master(guard.test) for guard in guards)
+    if alone or bare(context, call) is None or not isinstance(line, cst.SimpleStatementLine):
+        advice = "call xm.broadcast_master_param(model) on all replicas before it"
+        context.plan.report(OWN, call, "the replicas evaluate by running statistics of their own", advice)
+        return
+    change = context.plan.change(BUFFERS, call, "all replicas evaluate by the first one's statistics")
+    text = context.index.source.code(model)
+    change.before(line, change.spell(context.target.broadcast_master_param).replace("{0}", text))

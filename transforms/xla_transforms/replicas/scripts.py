@@ -1,0 +1,212 @@
+"""Scripts that are run from the top: which of their statements every process has to run anew.
+
+A process that XLA starts imports the script before it runs its function. Definitions, imports and what only
+reads the command line may stay there; what touches a device, asks for a rank or trains may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.classes import find_method
+from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
+from xla_transforms.roles.ranks import COUNTS
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.tree import body_of, method, receiver, string_value, walk
+
+_DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
+_IMPORTS = (cst.Import, cst.ImportFrom)
+_PLAIN = (
+    "argparse.", "builtins.", "collections.", "dataclasses.", "datetime.", "json.", "logging.", "os.environ.",
+    "os.getenv", "os.path.", "pathlib.", "re.", "sys.", "time.", "types.", "typing.", "warnings.", "yaml.",
+    "matplotlib.use", *TRUE_ON_CUDA, *FALSE_ON_CUDA,
+)  # fmt: skip
+_OWN = frozenset({"builtins.print", "builtins.input"})  # each process does so, not the one that starts them
+_METHODS = frozenset(
+    {
+        "append", "extend", "format", "get", "items", "join", "keys", "lower", "read", "replace",
+        "setdefault", "split", "startswith", "strip", "update", "upper", "values",
+    }
+)  # fmt: skip
+_RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward"}  # what a call of a class, of a model runs
+_BY_SCOPE = frozenset(f"builtins.{name}" for name in ("exec", "eval", "globals", "locals", "vars"))
+
+
+class Layout:
+    """What of one script moves into the function that every process runs, in the script's order.
+
+    ``guard`` is its main guard, whose block moves in any case; with none all that trains does.
+    """
+
+    def __init__(self, roles: Roles, index: ModuleIndex, guard: cst.If | None) -> None:
+        self.roles, self.index, self.guard = roles, index, guard
+        self.moved: list[cst.CSTNode] = []
+        self._names: set[str] = set()  # bound by what moves
+        for statement in index.source.module.body:
+            if statement is not guard and self._moves(statement):
+                self._move(statement)
+
+    @property
+    def obstacle(self) -> str:
+        """Why the statements cannot be moved into a function; empty where they can."""
+        for statement in self.moved:
+            for node in walk(statement, into_functions=False):
+                if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
+                    return "a star import stands among what each process has to run"
+                if isinstance(node, cst.Call) and self._by_scope(node):
+                    name = self.roles.path(node.func).rpartition(".")[2]
+                    return f"{name}() at the top of the script works on names that would be a function's own"
+        return ""
+
+    def _move(self, statement: cst.CSTNode) -> None:
+        self.moved.append(statement)
+        self._names |= _bound(statement)
+
+    def _moves(self, statement: cst.CSTNode) -> bool:
+        if isinstance(statement, _DEFINITIONS):
+            return any(self._names & _read(part) for part in _evaluated(statement))
+        if _imports(statement):
+            return False
+        if self._reads_moved(statement) or self._needs_process(statement):
+            return True
+        if not self.moved:
+            return self.guard is None and not self._plain(statement)
+        return not (self._plain(statement) and self._names_once(statement))
+
+    def _names_once(self, statement: cst.CSTNode) -> bool:
+        """Whether all that a statement does is to give names their only values: it may come first."""
+        module = self.index.scopes[self.index.source.module]
+        smalls = body_of(statement) if isinstance(statement, cst.SimpleStatementLine) else []
+        plain = all(isinstance(s, (cst.Assign, cst.AnnAssign)) for s in smalls)
+        targets = [t for small in smalls for t in _targets(small)]
+        once = all(isinstance(t, cst.Name) and len(module.bindings[t.value]) == 1 for t in targets)
+        calls = [n for n in walk(statement) if isinstance(n, cst.Call)]
+        return plain and bool(targets) and once and not any(map(self._by_scope, calls))
+
+    def _by_scope(self, node: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Call) and self.roles.path(node.func) in _BY_SCOPE
+
+    def _reads_moved(self, statement: cst.CSTNode) -> bool:
+        return bool(self._names & _read(statement))
+
+    def _needs_process(self, node: cst.CSTNode) -> bool:
+        """Whether a statement, or a function that it calls, touches a device or asks for a rank."""
+        if self._touches(node, into_functions=False):
+            return True
+        return any(self._touches(f.body) for f in reachable(self.roles, node))
+
+    def _touches(self, node: cst.CSTNode, *, into_functions: bool = True) -> bool:
+        return any(self._is_process(n) for n in walk(node, into_functions=into_functions))
+
+    def _is_process(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
+            text = string_value(node) if isinstance(node, cst.SimpleString) else node.value
+            return (text or "").partition(":")[0] == "cuda"
+        if isinstance(node, cst.Call) and method(node) == "cuda":
+            return True
+        if isinstance(node, (cst.Call, cst.Subscript)) and self.roles.may_be(node, Kind.ENVIRONMENT):
+            return True
+        path = self.roles.path(node) if isinstance(node, (cst.Name, cst.Attribute)) else ""
+        if path in TRUE_ON_CUDA or path in FALSE_ON_CUDA:
+            return False
+        return path in COUNTS or path.startswith(("torch.cuda.", "torch.distributed.", "torch.accelerator."))
+
+    def _plain(self, statement: cst.CSTNode) -> bool:
+        """Whether running a statement in the starting process too makes no difference."""
+        if isinstance(statement, (cst.For, cst.While, cst.With)):
+            return False
+        calls = (n for n in walk(statement, into_functions=False) if isinstance(n, cst.Call))
+        return all(self._plain_call(call) for call in calls)
+
+    def _plain_call(self, call: cst.Call) -> bool:
+        path, base = self.roles.path(call.func), receiver(call)
+        if path:
+            return path.startswith(_PLAIN) and path not in _OWN
+        if base is not None and self.roles.kinds(base) & {Kind.PARSER, Kind.ARGUMENTS}:
+            return True
+        return base is not None and method(call) in _METHODS
+
+
+def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
+    """The functions of the program that a piece of code may come to call, by itself or through others."""
+    found: set[cst.FunctionDef] = set()
+    waiting = [node]
+    while waiting:
+        for inner in walk(waiting.pop()):
+            for function in _called(roles, inner) if isinstance(inner, cst.Call) else ():
+                if function not in found:
+                    found.add(function)
+                    waiting.append(function.body)
+    return found
+
+
+def _called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
+    for item in roles.facts(call.func):
+        if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
+            yield item.node
+        elif isinstance(item.node, cst.ClassDef) and item.kind in _RUN:
+            run = find_method(roles, item.node, _RUN[item.kind])
+            if run is not None:
+                yield run
+
+
+def _imports(statement: cst.CSTNode) -> bool:
+    """Whether a statement only imports, also where it tries several ways."""
+    if isinstance(statement, cst.SimpleStatementLine):
+        return all(isinstance(small, _IMPORTS) for small in statement.body)
+    if isinstance(statement, cst.Try):
+        smalls = [s for line in body_of(statement) for s in (body_of(line) or [line])]
+        return any(isinstance(s, _IMPORTS) for s in smalls) and not any(
+            isinstance(n, cst.Call) for n in walk(statement)
+        )
+    return False
+
+
+def _evaluated(definition: cst.FunctionDef | cst.ClassDef) -> Iterator[cst.CSTNode]:
+    """The parts of a definition that are computed where it stands, not when it is called."""
+    yield from definition.decorators
+    if isinstance(definition, cst.ClassDef):
+        yield from (*definition.bases, *definition.keywords)
+        for line in body_of(definition):
+            if isinstance(line, _DEFINITIONS):
+                yield from _evaluated(line)
+            else:
+                yield line
+    else:
+        params = definition.params
+        every = (*params.posonly_params, *params.params, *params.kwonly_params)
+        yield from (p.default for p in every if p.default is not None)
+
+
+def _read(node: cst.CSTNode) -> set[str]:
+    return {n.value for n in walk(node, into_functions=False) if isinstance(n, cst.Name)}
+
+
+def _bound(statement: cst.CSTNode) -> set[str]:
+    """The names that a statement gives a value in its own scope."""
+    if isinstance(statement, _DEFINITIONS):
+        return {statement.name.value}
+    found: set[str] = set()
+    for node in walk(statement, into_functions=False):
+        if isinstance(node, _DEFINITIONS):
+            found.add(node.name.value)
+        for target in _targets(node):
+            if isinstance(target, (cst.Attribute, cst.Subscript)):
+                continue
+            found |= {n.value for n in walk(target) if isinstance(n, cst.Name)}
+    return found
+
+
+def _targets(node: cst.CSTNode) -> list[cst.CSTNode]:
+    if isinstance(node, cst.Assign):
+        targets: list[cst.CSTNode] = [t.target for t in node.targets]
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr)):
+        targets = [node.target]
+    elif isinstance(node, cst.AsName):
+        targets = [node.name]
+    else:
+        targets = []
+    return targets
