@@ -11,8 +11,10 @@ from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.loops.reads import spans_lines
 from xla_transforms.plan import Planned, Render
+from xla_transforms.render import Renderer, apply
 from xla_transforms.replicas import Master, Region
-from xla_transforms.tree import body_of, walk
+from xla_transforms.roles import Kind
+from xla_transforms.tree import body_of, method, receiver, walk
 
 _LOOSE = (cst.BooleanOperation, cst.IfExp, cst.NamedExpr, cst.Lambda)
 
@@ -109,10 +111,16 @@ class Guards:
     def test(self, change: Planned, master: Master) -> str:
         """A condition that holds on the master: as the script asks, where that is still there to be asked."""
         part = master.part
-        if part is not None and not any(isinstance(n, (cst.Call, cst.Subscript)) for n in walk(part)):
+        if part is not None and all(self._stays(n) for n in walk(part)):
             return self.source.code(part)
         local = master.local
         return change.spell(self.context.target.is_local_master if local else self.context.target.is_master)
+
+    def _stays(self, node: cst.CSTNode) -> bool:
+        """Whether a part of a condition is not where a rank comes from, which is written anew."""
+        if isinstance(node, cst.Call):
+            return not node.args and self.context.roles.is_a(node.func, Kind.FUNCTION)
+        return not isinstance(node, cst.Subscript)
 
     def _wrap(self, change: Planned, run: Sequence[cst.CSTNode], test: str) -> None:
         only = run[0]
@@ -147,7 +155,7 @@ class Hoists:
     def pieces(self, read: cst.BaseExpression) -> list[tuple[cst.BaseExpression, str]]:
         """What of a read is fetched, each with the text that fetches it."""
         if self.reads.fetched(read) is not None:
-            return [(read, self.source.code(read))]
+            return [(read, self.text(read))]
         found: list[tuple[cst.BaseExpression, str]] = []
         for node in _shown(read):
             if self.reads.on_device(node):
@@ -156,8 +164,14 @@ class Hoists:
                 found += [piece for inner in self.reads.within(node) for piece in self.pieces(inner)]
         return found
 
+    def text(self, node: cst.BaseExpression) -> str:
+        """What a node says, with what is planned inside of it so far."""
+        start, end = self.source.offsets(node)
+        inner = [s for s in self.plan.sites() if start <= s.start and s.end <= end]
+        return apply(self.source.text, Renderer(self.context.index, inner).edits(), start, end)
+
     def _primary(self, node: cst.BaseExpression) -> str:
-        code = self.source.code(node)
+        code = self.text(node)
         simple = isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
         return code if simple else f"({code})"
 
@@ -169,17 +183,19 @@ class Hoists:
                 break
             if isinstance(outer, (cst.IfExp, cst.BooleanOperation, cst.Lambda, cst.BaseComp)):
                 return False
-        start, end = self.source.offsets(node)
-        changed = any(start <= site.start and site.end <= end for site in self.plan.sites())
         names = {n.value for n in walk(node) if isinstance(n, cst.Name)}
-        return not changed and not names & bound and "\n" not in self.source.code(node)
+        return not names & bound and "\n" not in self.source.code(node)
 
     def name(self, node: cst.BaseExpression, taken: set[str]) -> str:
         """``total_value`` for ``total.item()``."""
-        words = [n.value for n in walk(node) if isinstance(n, cst.Name) and n.value != "self"]
-        roots = [w for w in words if not w.startswith("_")] or ["value"]
+        tensor = self.reads.fetched(node) or node
+        while method(tensor) in ("detach", "float") and (base := receiver(tensor)) is not None:
+            tensor = base
+        words = [n.value for n in walk(tensor) if isinstance(n, cst.Name) and n.value != "self"]
+        last = isinstance(tensor, cst.Attribute)
+        root = words[-1 if last else 0] if words else "read"
         bound = {n for scope in self.context.index.scopes.values() for n in scope.bindings}
-        name = f"{roots[0]}_value"
+        name = f"{root}_value"
         while name in bound | taken:
             name += "_"
         return name

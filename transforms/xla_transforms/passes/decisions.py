@@ -12,7 +12,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.replicas.alone import exits
-from xla_transforms.replicas.starts import reachable
+from xla_transforms.replicas.scripts import reachable
 from xla_transforms.roles import Kind
 from xla_transforms.tree import LOOPS, method, receiver, walk
 
@@ -38,11 +38,12 @@ def run(context: Context) -> None:
     for call, _ in context.reached:
         if method(call) == "step" and Kind.SCHEDULER in context.roles.kinds(receiver(call)):
             _schedule(context, call)
-    answered = {test for region in context.replicas.alone.regions for test in region.decisions}
+    regions = context.replicas.alone.regions
+    answered = {test for region in regions for test in region.decisions} | {r.node for r in regions}
     for statement in context.index.all(cst.If, cst.While):
         assert isinstance(statement, (cst.If, cst.While))
         test = statement.test
-        if test not in answered and not context.roles.dead(statement) and _differs(context, test):
+        if not {test, statement} & answered and not context.roles.dead(statement) and _differs(context, test):
             _decide(context, statement)
 
 

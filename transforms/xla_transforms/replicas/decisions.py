@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.replicas.groups import short
+from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
+from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import Facts, of_kind
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Binding, How, Scope, parameters
@@ -100,12 +101,22 @@ class Decisions:
         """An attribute of an object: what any method gives it, unless one of them reduces it."""
         if self.roles.path(node):
             return State.SAME
+        computed = self._property(node)
+        if computed is not None:
+            return self._returned(computed)
         if node.attr.value in self._reduced_attributes:
             return State.REDUCED
         found = [self._binding(b) for b in self.roles.program.attributes.get(node.attr.value, ())]
         if State.REDUCED in found:
             return State.REDUCED
         return max([*found, State.SAME if found else self._state(node.value)])
+
+    def _property(self, node: cst.Attribute) -> cst.FunctionDef | None:
+        """The method that computes an attribute of an object of the program."""
+        for item in self._objects(node.value):
+            if isinstance(item.node, cst.ClassDef):
+                return find_method(self.roles, item.node, node.attr.value)
+        return None
 
     def _binding(self, binding: Binding) -> State:
         if binding.how is How.PARAMETER:
@@ -179,10 +190,12 @@ class Decisions:
         return any(isinstance(o, cst.Call) and self.roles.path(o.func) in _SAMPLERS for o in origins)
 
     def _stored(self, scope: Scope, name: str) -> Iterator[cst.CSTNode]:
-        """What is put into a container by its methods."""
+        """What is put into a container by its methods; an object of the program keeps it in attributes."""
         index = self.roles.index(scope.node)
         for use in index.named_of(scope, name):
             call = index.parent(index.parent(use) or use)
+            if self._objects(use):
+                return
             if isinstance(call, cst.Call) and receiver(call) is use and method(call) in _STORES:
                 yield from (arg.value for arg in call.args)
 
