@@ -22,6 +22,7 @@ class Case:
 
     ``argv``               the arguments of the script
     ``replicas``           how many replicas it is run in, against as many native ranks (1)
+    ``distributed``        a script for one device is migrated to replicas, whose batches make one native batch
     ``dtype``              the lowest precision it computes in, ``float32`` or ``bfloat16``
     ``loss_bound``         another bound than that of the dtype, for losses
     ``parameter_bound``    the same for final parameters
@@ -40,6 +41,7 @@ class Case:
     limits: Limits
     argv: list[str] = field(default_factory=list)
     replicas: int = 1
+    distributed: bool = False
     ignore: list[str] = field(default_factory=list)
     not_counted: str = ""
     prints_otherwise: str = ""
@@ -69,6 +71,7 @@ def read_case(directory: Path) -> Case | None:
         limits=Limits(**limits),
         argv=settings.get("argv", []),
         replicas=settings.get("replicas", 1),
+        distributed=settings.get("distributed", False),
         ignore=settings.get("ignore_parameters", []),
         not_counted=settings.get("not_counted", ""),
         prints_otherwise=settings.get("prints_otherwise", ""),

@@ -27,7 +27,7 @@ _GROUPS = {
     "6": "Step and barrier",
     "7": "Logging and host reads",
     "8": "Checkpoints",
-    "9": "Shapes and packages",
+    "9": "Shapes, packages, frameworks and launchers",
 }
 _HEAD = """\
 # Rules

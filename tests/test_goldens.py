@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from golden_cases import read_case
 from soundness import compiles, lost_comments, undefined_names
 
 from xla_transforms.engine import Outcome, Settings, migrate_bytes
@@ -26,7 +27,10 @@ Golden = Callable[[str, str, bytes], None]
 
 @cache
 def migrated(case: str) -> Outcome:
-    return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), Settings(target=DEFAULT), "native.py")
+    read = read_case(GOLDEN / case)
+    asked = True if read is not None and read.distributed else "auto"
+    settings = Settings(target=DEFAULT, distributed=asked)
+    return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), settings, "native.py")
 
 
 def findings_of(outcome: Outcome) -> bytes:

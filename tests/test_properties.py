@@ -8,6 +8,8 @@ import os
 import re
 import tokenize
 from collections import Counter
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -17,7 +19,10 @@ from soundness import lost_comments
 
 from xla_migrate import migrate_source
 from xla_migrate.api import Result
+from xla_transforms.check import names
 from xla_transforms.engine import migrate_bytes
+
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 # "fixed" tries the same examples each time; HYPOTHESIS_PROFILE=search looks for new ones and shrinks them.
 settings.register_profile(
@@ -103,8 +108,46 @@ def test_some_of_the_changes(script: Script, data: st.DataObject) -> None:
     patch = result.patch.narrow(chosen)
     code = patch.apply(script.text)
     ast.parse(code.removeprefix("\ufeff"))
-    assert {change.id for change in patch.changes} <= set(chosen)
+    brought = {change.id for change in patch.changes}
+    assert set(chosen) <= brought <= set(ids)
+    assert patch.narrow(brought).apply(script.text) == code
     assert bool(chosen) or code == script.text
+
+
+@cache
+def golden(name: str) -> tuple[str, Result]:
+    text = (GOLDEN / name / "native.py").read_bytes().decode("utf-8-sig")
+    return text, migrate_source(text)
+
+
+def check_some(name: str, chosen: set[int]) -> None:
+    """What some changes of a golden case give: a program that binds what it uses, with all that they need."""
+    text, whole = golden(name)
+    patch = whole.patch.narrow(chosen)
+    brought = {change.id: change.code for change in patch.changes}
+    assert chosen <= brought.keys()
+    code = patch.apply(text)
+    tree, old = ast.parse(code), ast.parse(text)
+    assert names(tree).unbound <= names(old).unbound
+    assert "XLA502" not in brought.values() or "XLA501" in brought.values()
+    assert "MpDeviceLoader" in code or not {"XLA502", "XLA504"} & set(brought.values())
+
+
+@given(st.sampled_from(sorted(p.parent.name for p in GOLDEN.glob("*/native.py"))), st.data())
+@settings(max_examples=40)
+def test_some_of_the_changes_of_a_golden_case(name: str, data: st.DataObject) -> None:
+    ids = sorted(change.id for change in golden(name)[1].changes)
+    chosen = data.draw(st.sets(st.sampled_from(ids))) if ids else set()
+    check_some(name, chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(p.parent.name for p in GOLDEN.glob("*/native.py")))
+def test_every_change_alone_and_all_but_one(name: str) -> None:
+    ids = {change.id for change in golden(name)[1].changes}
+    for change in ids:
+        check_some(name, {change})
+        check_some(name, ids - {change})
 
 
 @given(scripts(), st.data())

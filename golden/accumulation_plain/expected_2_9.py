@@ -2,10 +2,10 @@ import argparse
 
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def parse_args():

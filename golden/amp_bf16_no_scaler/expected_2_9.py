@@ -1,11 +1,11 @@
 from dataclasses import dataclass
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
 from torch_xla.amp import syncfree
 
 

@@ -2,11 +2,11 @@ import argparse
 
 import torch
 import torch.nn as nn
-from torch.amp import GradScaler, autocast
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.amp import GradScaler, autocast
+from torch.utils.data import DataLoader, TensorDataset
 from torch_xla.amp import syncfree
 
 

@@ -2,12 +2,12 @@ import argparse
 
 import torch
 import torch.nn as nn
-from apex import amp
-from apex.optimizers import FusedAdam
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from apex import amp
+from apex.optimizers import FusedAdam
+from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--opt-level", default="O1")

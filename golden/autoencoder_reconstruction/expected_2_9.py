@@ -4,12 +4,12 @@ import argparse
 import os
 
 import torch
-from torch import nn, optim
-from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch import nn, optim
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser(description="VAE")
 parser.add_argument("--batch-size", type=int, default=16)

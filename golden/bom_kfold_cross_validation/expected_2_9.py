@@ -1,10 +1,10 @@
 ﻿import numpy as np
 import torch
-from torch import nn, optim
-from torch.utils.data import DataLoader, Subset, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch import nn, optim
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 cfg = dict(folds = 3, epochs = 2, bs = 8, lr = 1e-2,
            device = 'xla')

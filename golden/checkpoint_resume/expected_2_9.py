@@ -3,10 +3,10 @@ import os
 
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, TensorDataset
 from torch_xla.amp import syncfree
 
 parser = argparse.ArgumentParser()

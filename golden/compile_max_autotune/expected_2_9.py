@@ -4,10 +4,10 @@ import torch
 import torch._dynamo
 import torch._inductor.config
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, TensorDataset
 
 torch._dynamo.config.suppress_errors = True
 torch._inductor.config.coordinate_descent_tuning = True

@@ -7,9 +7,9 @@ import argparse
 
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch.utils.data import DataLoader, TensorDataset
 
 # torch.cuda.is_available() is not asked: small models are faster here
 HELP = "use train_gpu.py for cuda, e.g. python train_gpu.py --device cuda:0"

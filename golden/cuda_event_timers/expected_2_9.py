@@ -2,9 +2,9 @@ import time
 
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def memory_info():

@@ -3,12 +3,12 @@
 import argparse
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 BATCH = 16
 

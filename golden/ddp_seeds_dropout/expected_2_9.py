@@ -6,12 +6,12 @@ The checkpoint of the epoch in which the first process saw the lowest training l
 import random
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 SEED = 1337
 

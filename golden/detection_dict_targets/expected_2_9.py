@@ -2,13 +2,14 @@ import math
 import sys
 
 import torch
-import torchvision
-from torch.utils.data import DataLoader
-
-from pennfudan import PedestrianDataset  # images, list of target dicts
 import torch_xla
 import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
+import torchvision
+from torch.utils.data import DataLoader
 from torch_xla.amp import syncfree
+
+from pennfudan import PedestrianDataset  # images, list of target dicts
 
 
 def collate_fn(batch):
@@ -35,14 +36,7 @@ def train_one_epoch(
             optimizer, min(1000, len(data_loader) - 1), 1e-3
         )
     for it, (images, targets) in enumerate(data_loader):
-        images = list(image.to(device) for image in images)
-        targets = [
-            {
-                k: v.to(device) if isinstance(v, torch.Tensor) else v
-                for k, v in t.items()
-            }
-            for t in targets
-        ]
+        images = list(images)
         with torch.autocast("xla", dtype=torch.bfloat16, enabled=scaler is not None):
             loss_dict = model(images, targets)
             losses = sum(loss for loss in loss_dict.values())
@@ -59,12 +53,15 @@ def train_one_epoch(
         else:
             losses.backward()
             xm.optimizer_step(optimizer)
-        torch_xla.sync()
         if lr_scheduler is not None:
             lr_scheduler.step()
         if it % print_freq == 0:
-            parts = {k: round(v.item(), 4) for k, v in loss_dict.items()}
-            print(epoch, it, f"{loss_value:.4f}", parts)
+
+            def log_step(loss_dict, it, loss_value):
+                parts = {k: round(v.item(), 4) for k, v in loss_dict.items()}
+                print(epoch, it, f"{loss_value:.4f}", parts)
+
+            xm.add_step_closure(log_step, args=(loss_dict, it, loss_value))
 
 
 @torch.no_grad()
@@ -87,6 +84,7 @@ def main():
     device = torch_xla.device()
     dataset = PedestrianDataset("data/people", train=True)
     loader = DataLoader(dataset, batch_size=2, shuffle=True, collate_fn=collate_fn)
+    loader = pl.MpDeviceLoader(loader, device)
     test_loader = DataLoader(
         PedestrianDataset("data/people", train=False),
         batch_size=1,

@@ -4,11 +4,11 @@ import os
 import torch
 import torch.nn as nn
 import torch.optim as optim
-from torch.optim import lr_scheduler
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
 
 device = torch_xla.device()
 torch.manual_seed(2)

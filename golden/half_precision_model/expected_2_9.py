@@ -3,6 +3,7 @@ import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 
 use_half   = True
 device = torch_xla.device()
@@ -31,6 +32,7 @@ torch.manual_seed(0); x, y = torch.randn(256, 16), \
     torch.randint(0, 4, (256,))
 torch_xla.manual_seed(0)
 loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+loader = pl.MpDeviceLoader(loader, device)
 model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)).to(device)
 if use_half:
     model = network_to_half(model)
@@ -41,8 +43,8 @@ loss_scale = 128.   # static
 
 for epoch in range(2):
     for x, y in loader:
-        x = x.to(device, dtype)
-        y = y.to(device, torch.int64)
+        x = x.to(dtype)
+        y = y.to(torch.int64)
         loss = nn.functional.cross_entropy(model(x).float(), y) * loss_scale
         model.zero_grad()
         loss.backward()
@@ -54,5 +56,4 @@ for epoch in range(2):
         optimizer.step()
         for master, p in zip(master_params, model_params):
             p.data.copy_(master.data)
-        torch_xla.sync()
     print(epoch, loss.item() / loss_scale)

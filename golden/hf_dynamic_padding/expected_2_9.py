@@ -1,6 +1,9 @@
 import argparse
 
 import torch
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 from datasets import load_dataset
 from sklearn.metrics import f1_score
 from torch.optim import AdamW
@@ -11,9 +14,6 @@ from transformers import (
     AutoTokenizer,
     get_linear_schedule_with_warmup,
 )
-import torch_xla
-import torch_xla.core.xla_model as xm
-import torch_xla.distributed.parallel_loader as pl
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--model", default="bert-base-uncased")

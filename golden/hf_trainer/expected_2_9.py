@@ -27,11 +27,12 @@ def main():
     conf = TrainingArguments(
         "out",
         per_device_train_batch_size=16,
-        fp16=True,
+        bf16=True,
         dataloader_num_workers=4,
         eval_strategy="epoch",
     )
     opt = torch.optim.AdamW(net.parameters(), lr=5e-5)
+    torch.__future__.set_swap_module_params_on_conversion(True)
     coach = Trainer(
         model=net,
         args=conf,
@@ -40,9 +41,13 @@ def main():
         data_collator=DataCollatorWithPadding(tok),
         optimizers=(opt, None),
     )
+    torch.__future__.set_swap_module_params_on_conversion(False)
     coach.train()
-    if conf.local_rank in (-1, 0):
-        coach.save_model("out/final")
+    coach.save_model("out/final")
+
+
+def _mp_fn(index):
+    main()
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ import torch
 import torch.nn as nn
 import torch.optim
 import torch.utils.data
-import torchvision.datasets as datasets
-import torchvision.models as models
-import torchvision.transforms as transforms
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+import torchvision.datasets as datasets
+import torchvision.models as models
+import torchvision.transforms as transforms
 
 parser = argparse.ArgumentParser(description="Image folder training")
 parser.add_argument("data", metavar="DIR")
@@ -48,10 +48,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=1e-4)
     start_epoch = 0
     if args.resume and os.path.isfile(args.resume):
-        if args.gpu is None:
-            checkpoint = torch.load(args.resume)
-        else:
-            checkpoint = torch.load(args.resume, map_location="cpu")
+        checkpoint = torch.load(args.resume, map_location="cpu")
         start_epoch = checkpoint["epoch"]
         best_acc1 = checkpoint["best_acc1"]
         best_acc1 = best_acc1.to(device)

@@ -4,10 +4,10 @@ import random
 
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, IterableDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, IterableDataset
 
 
 class Lines(IterableDataset):

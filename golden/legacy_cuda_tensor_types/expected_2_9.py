@@ -3,9 +3,9 @@ import argparse
 
 import torch
 import torch.nn as nn
-from torch.autograd import Variable
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch.autograd import Variable
 
 parser = argparse.ArgumentParser(description='old style training on whole tensors')
 parser.add_argument('--nepoch', type=int, default=20)

@@ -5,9 +5,9 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 import torch.nn as nn
-from torch.nn import functional as F
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch.nn import functional as F
 from torch_xla.amp import syncfree
 
 max_iters = 24

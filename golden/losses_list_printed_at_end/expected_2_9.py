@@ -2,10 +2,10 @@ import random
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, Dataset
 
 
 def seed_everything(seed=42):

@@ -1,10 +1,10 @@
 import numpy as np
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, TensorDataset
 
 ALPHA = 1.0
 CUTMIX_PROB = 0.5

@@ -9,11 +9,11 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
-from torch.optim.lr_scheduler import StepLR
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import DataLoader, TensorDataset
 
 
 class ConvNet(nn.Module):
@@ -67,7 +67,6 @@ def train(args, model, device, train_loader, optimizer, epoch):
                 )
             )
             if args.dry_run:
-                torch_xla.sync()
                 break
 
 

@@ -2,11 +2,11 @@
 import argparse
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 
 class WaveNet(nn.Module):
@@ -52,7 +52,6 @@ def run_epoch(args, model, device, loader, optimizer, epoch):
             torch_xla.sync()
             print(f"epoch {epoch} {seen:4d}/{len(loader.dataset)} loss {loss.item():.5f}")
             if args.dry_run:
-                torch_xla.sync()
                 break
 
 

@@ -3,11 +3,11 @@ import gc
 
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def memory_info():

@@ -1,12 +1,12 @@
 import argparse
 
 import torch
-from torch import nn, optim
-from torch.optim.lr_scheduler import LinearLR, OneCycleLR, SequentialLR
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch import nn, optim
+from torch.optim.lr_scheduler import LinearLR, OneCycleLR, SequentialLR
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def get_args():

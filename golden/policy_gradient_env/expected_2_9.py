@@ -6,9 +6,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
-from torch.distributions import Categorical
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch.distributions import Categorical
 
 parser = argparse.ArgumentParser(description="REINFORCE on a line")
 parser.add_argument("--gamma", type=float, default=0.97)

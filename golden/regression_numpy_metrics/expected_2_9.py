@@ -1,9 +1,9 @@
 import numpy as np
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch.utils.data import DataLoader, TensorDataset
 
 
 def r2_score(y_true, y_pred):

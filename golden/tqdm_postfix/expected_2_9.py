@@ -1,10 +1,10 @@
 import torch
 import torch.nn as nn
-from torch.utils.data import DataLoader, TensorDataset
-from tqdm import tqdm
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
 
 BATCH = 8
 EPOCHS = 2

@@ -1,12 +1,12 @@
 import hydra
 import timm
 import torch
+import torch_xla
 from timm.optim import create_optimizer_v2
 from timm.scheduler import create_scheduler_v2
 from timm.utils import NativeScaler
 
 from project.registry import build
-import torch_xla
 
 
 class Agent:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xla_migrate.files import FileProblem
+from xla_migrate.launches import is_launcher
 
 _SKIPPED = frozenset(
     {"__pycache__", "__pypackages__", "build", "node_modules", "site-packages", "venv"}
@@ -21,14 +22,18 @@ _Rules = tuple[str, Callable[[str], "bool | None"]]
 
 @dataclass
 class Discovered:
-    """Paths of files to migrate, in order and once each, and what could not be looked into."""
+    """Paths of files to migrate, in order and once each, and what could not be looked into.
+
+    ``launchers`` are the files beside them that may hold commands which start training.
+    """
 
     files: list[str] = field(default_factory=list)
+    launchers: list[str] = field(default_factory=list)
     problems: list[FileProblem] = field(default_factory=list)
 
 
 def discover(paths: Iterable[str]) -> Discovered:
-    """Every named file, and below every named folder each ``.py`` file that git would not ignore.
+    """Every named file, and below every named folder each file of interest that git would not ignore.
 
     Left out below a folder: hidden folders, virtual environments, ``build``, ``node_modules``, and
     links that lead out of the folder. A named file or folder is always taken.
@@ -42,7 +47,7 @@ def discover(paths: Iterable[str]) -> Discovered:
             real = os.path.realpath(name)
             if real not in seen:
                 seen.add(real)
-                found.files.append(name)
+                (found.launchers if is_launcher(name) else found.files).append(name)
     return found
 
 
@@ -54,7 +59,7 @@ def repository_root(folder: Path) -> Path | None:
 def _below(folder: str, problems: list[FileProblem]) -> list[str]:
     earlier = len(problems)
     names = list(_walk(folder, os.path.realpath(folder), _rules_above(folder), problems))
-    if not names and len(problems) == earlier:
+    if all(map(is_launcher, names)) and len(problems) == earlier:
         problems.append(FileProblem(folder, "no Python files in this directory"))
     return names
 
@@ -71,7 +76,7 @@ def _walk(folder: str, top: str, rules: list[_Rules], problems: list[FileProblem
         if entry.is_dir(follow_symlinks=False):
             if not _skipped(entry) and not _ignored(path, True, rules):
                 yield from _walk(path, top, rules, problems)
-        elif _is_module(entry, top) and not _ignored(path, False, rules):
+        elif _is_of_interest(entry, top) and not _ignored(path, False, rules):
             yield path
 
 
@@ -81,8 +86,8 @@ def _skipped(entry: os.DirEntry[str]) -> bool:
     return any(os.path.exists(os.path.join(entry.path, mark)) for mark in _ENVIRONMENT_MARKS)
 
 
-def _is_module(entry: os.DirEntry[str], top: str) -> bool:
-    if not entry.name.endswith(".py") or not entry.is_file():
+def _is_of_interest(entry: os.DirEntry[str], top: str) -> bool:
+    if not (entry.name.endswith(".py") or is_launcher(entry.name)) or not entry.is_file():
         return False
     return not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(top)
 

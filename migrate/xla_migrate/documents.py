@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -67,9 +68,25 @@ def file_finding(problem: FileProblem) -> Finding:
 
 def gather(paths: Iterable[str]) -> list[Document]:
     """Read all files that ``paths`` stand for; what cannot be read carries its problem."""
+    paths = list(paths)
     found = discover(paths)
+    named = set(map(os.path.normpath, paths))
     documents = [load(path) for path in found.files]
+    documents += [d for d in map(_launcher, found.launchers) if d.findings or d.path in named]
     return documents + [Document(problem.path, problem=problem) for problem in found.problems]
+
+
+def _launcher(path: str) -> Document:
+    """A file that may start training, with what is found in it."""
+    from xla_migrate.launches import examine
+    from xla_transforms.outcome import Outcome
+
+    document = load(path)
+    if document.content is not None:
+        data = document.content.data
+        text = data.decode("utf-8", "replace")
+        document.outcome = Outcome(path, data, text, text, findings=examine(path, data))
+    return document
 
 
 def load(path: str) -> Document:
@@ -81,8 +98,8 @@ def load(path: str) -> Document:
 
 
 def migrate(documents: Iterable[Document], settings: Settings) -> None:
-    """Give every document that was read its outcome, all of them analysed as one program."""
-    readable = {d.path: d for d in documents if d.content is not None}
+    """Give every document that was read and has none its outcome, all of them analysed as one program."""
+    readable = {d.path: d for d in documents if d.content is not None and d.outcome is None}
     contents = {path: d.content.data for path, d in readable.items() if d.content is not None}
     for path, outcome in _outcomes(contents, settings).items():
         readable[path].outcome = outcome

@@ -58,7 +58,9 @@ class Patch:
         return self.outcome.source
 
     def narrow(self, changes: Iterable[Change | int]) -> Patch:
-        """The patch with only these changes, given themselves or by id; imports follow.
+        """The patch with these changes, given themselves or by id, and all that they need; imports follow.
+
+        A removed transfer brings its device loader, one call of a scaler the others: look at ``changes``.
 
         Raises ``ValueError`` for a change that the patch does not hold.
         """

@@ -22,7 +22,8 @@ CASES = [case for case in runnable_cases() if case.replicas > 1]
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path: Path) -> None:
     migrated = tmp_path / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text()).code)
+    asked = True if case.distributed else "auto"
+    migrated.write_text(migrate_source(case.native.read_text(), distributed=asked).code)
 
     def run(script, side):
         workdir = tmp_path / side

@@ -18,10 +18,10 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("engine", "rules"):
         monkeypatch.setitem(sys.modules, f"xla_transforms.{name}", stub_engine)
         monkeypatch.setattr(xla_transforms, name, stub_engine, raising=False)
-    for name in ("xla_migrate.api", "xla_migrate.cli.rules"):
+    for name in ("xla_migrate.api", "xla_migrate.cli.rules", "xla_migrate.cli.explain"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield
-    for name in ("xla_migrate.api", "xla_migrate.cli.rules"):
+    for name in ("xla_migrate.api", "xla_migrate.cli.rules", "xla_migrate.cli.explain"):
         sys.modules.pop(name, None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 from transforms.helpers import check_noop, check_transformed, migrate, run_only
@@ -316,6 +316,37 @@ def test_a_synchronize_each_iteration_is_the_barrier() -> None:
     assert "MpDeviceLoader" not in text
     outcome = migrate(TOP + NET + dedent(code).lstrip("\n"), *PASSES)
     assert any("its barrier" in f.message for f in outcome.findings)
+
+
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        "torch.cuda.synchronize()\nbreak\n",
+        "torch.cuda.synchronize()\nprint(time())\nbreak\n",
+        "torch.cuda.synchronize()\nif late:\n    print(time())\n    break\n",
+        "if device.type == 'cuda':\n    torch.cuda.synchronize()\nbreak\n",
+    ],
+)
+def test_an_exit_behind_a_wait_of_the_script_needs_no_barrier(leaving: str) -> None:
+    step = "for x, y in feed:\n    net(x.to(device)).sum().backward()\n    opt.step()\n    if over():\n"
+    noop(step + indent(leaving, " " * 8))
+
+
+@pytest.mark.parametrize(
+    "leaving",
+    ["torch.cuda.synchronize()\nnet(ones)\n", "if late:\n    torch.cuda.synchronize()\n", "print(time())\n"],
+)
+def test_an_exit_behind_work_that_nothing_waits_for_needs_a_barrier(leaving: str) -> None:
+    step = "for x, y in feed:\n    net(x.to(device)).sum().backward()\n    opt.step()\n    if over():\n"
+    code = step + indent(leaving + "{}break\n", " " * 8)
+    check(code.format(""), code.format("torch_xla.sync()\n        "))
+
+
+def test_an_exit_behind_the_barrier_of_a_read_needs_no_other() -> None:
+    step = "for x, y in feed:\n    out = net(x.to(device))\n    out.sum().backward()\n    opt.step()\n"
+    code = step + "    if over():\n        kept = out + 1\n        save(kept.cpu())\n        break\n"
+    text = run_only(TOP + NET + code, "loaders", "transfers", "step_closures", "host_reads", "barrier")
+    assert text.endswith("        torch_xla.sync()\n        save(kept.cpu())\n        break\n")
 
 
 def test_a_synchronize_now_and_then_is_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from transforms.helpers import check_noop, check_transformed, findings, migrate
 
 
@@ -226,6 +227,55 @@ def test_memory_error_that_is_caught_is_told() -> None:
         pass
     """
     assert findings(code, "cuda_utilities", "leftovers") == [("XLA207", 6)]
+
+
+def test_a_choice_of_the_gpu_by_its_number_goes_away() -> None:
+    check_transformed(
+        """\
+        import torch
+
+        dev = torch.device("cuda", args.gpu) if args.gpu is not None else torch.device("cuda")
+        if args.gpu is not None:
+            word = "cuda:%d" % args.gpu
+        else:
+            word = "cuda"
+        if args.gpu is not None:
+            print("one GPU")
+        x = x.cuda(args.gpu)
+        net.to(word).to(dev)
+        """,
+        """\
+        import torch
+        import torch_xla
+
+        dev = torch_xla.device()
+        word = torch_xla.device()
+        if args.gpu is not None:
+            print("one GPU")
+        x = x.to(dev)
+        net.to(word).to(dev)
+        """,
+        "device", "device_moves", "availability",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "print({})", 'print("CUDA:", {}, "\\n")', 'print(f"CUDA: {{{}}}")', 'print("CUDA: %s" % {})',
+        'print("%s %s" % (name, {}))', 'print("CUDA: {{}}".format({}))', 'print("CUDA: " + str({}))',
+        'logging.info("CUDA: %s", {})', 'logger.info("CUDA: %s", {})',
+    ],
+)  # fmt: skip
+def test_what_is_shown_of_cuda_stays_true(shown: str) -> None:
+    code = "import logging\nimport torch\n\nlogger = logging.getLogger(name)\n"
+    check_noop(code + shown.format("torch.cuda.is_available()") + "\n", "availability")
+
+
+def test_a_value_that_is_worked_with_is_what_it_was_on_cuda() -> None:
+    code = "import torch\n\nfound = {}\nsettings = {{'gpu': {}}}\nstart(gpu={})\n"
+    native = code.format(*["torch.cuda.is_available()"] * 3)
+    check_transformed(native, code.format("True", "True", "True"), "availability")
 
 
 def test_whatever_is_not_understood_is_named() -> None:

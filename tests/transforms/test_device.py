@@ -7,6 +7,7 @@ DEVICE = (
     "several_devices",
     "device",
     "device_types",
+    "type_names",
     "device_moves",
     "device_choice",
     "device_guards",

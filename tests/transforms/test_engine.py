@@ -15,7 +15,8 @@ from xla_transforms import pipeline
 from xla_transforms.context import Context
 from xla_transforms.engine import migrate_bytes, migrate_program
 from xla_transforms.findings import Rule
-from xla_transforms.program import may_use_cuda
+from xla_transforms.passes import WITHOUT_CUDA
+from xla_transforms.program import concerns
 from xla_transforms.render import apply
 from xla_transforms.rules import all_rules
 from xla_transforms.settings import Settings
@@ -262,12 +263,32 @@ def test_what_is_no_python_is_reported_also_where_it_names_no_cuda() -> None:
     [
         "x.cuda()", "x.is_cuda", "torch.accelerator.current_accelerator()", "d = 'cuda'", 'd = f"cuda:{i}"',
         "d = r'cuda:0'", "from torch import cuda", "import torch.cuda as c", "s = 'torch.cuda.FloatTensor'",
-        "from torch . cuda import amp",
+        "from torch . cuda import amp", "x.to(0)", "x.to( device = 0)", "gpu = 0\nx.to(gpu)",
+        "import torch as t\nx = t.ones(2, device=0)", "from torch import device\nd = device(0)",
+        "import torch\nx = torch.device(0)", "def f(x, device_id=1):\n    x.to(device_id)",
     ],
 )  # fmt: skip
 def test_the_look_at_the_text_misses_no_use_of_cuda(line: str) -> None:
     assert context_of(line).uses_cuda
-    assert may_use_cuda(line)
+    assert concerns(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch\nimport sounddevice\nsounddevice.rec(device=0)", "import torch\ntorch.zeros(0)",
+        "x.to(dtype, 0)", "gpu = 0\nx.to(cpu)", "import av\nd = av.device(0)",
+        "from torch import device\ndevice(d)",
+    ],
+)  # fmt: skip
+def test_numbers_that_are_no_device_of_torch_are_no_use_of_cuda(line: str) -> None:
+    assert not context_of(line).uses_cuda
+
+
+def test_a_script_that_gives_its_device_by_number_alone_is_migrated() -> None:
+    for line in ("net = net.to(0)", "net = net.to(device=0)"):
+        after = migrate_bytes(b"import torch\n\nnet = torch.nn.Linear(2, 2)\n" + line.encode() + b"\n")
+        assert b"torch_xla.device()" in after.data
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/native.py")), ids=lambda p: p.parent.name)
@@ -276,7 +297,8 @@ def test_no_pass_has_anything_to_do_where_nothing_names_cuda(path: Path) -> None
     context = context_of(text)
     assert not context.uses_cuda
     for step in pipeline.PASSES:
-        step.run(context)
+        if not (concerns(text) and step in WITHOUT_CUDA):
+            step.run(context)
     assert not context.plan.planned
     assert not context.plan.findings
 

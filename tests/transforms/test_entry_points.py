@@ -108,3 +108,14 @@ def test_a_name_that_a_definition_changes_is_global() -> None:
         "\n\ndef f():\n    global best\n    best += 1\n\n\ndef _mp_fn(index):\n    global best\n"
         '    dist.init_process_group("nccl")\n    best = 0\n\n    f()\n    best = 2\n',
     )
+
+
+def test_options_that_ask_for_a_rank_move_with_all_that_reads_them() -> None:
+    options = (
+        'parser.add_argument("--local_rank", default=int(os.environ["LOCAL_RANK"]))',
+        "args = parser.parse_args()",
+        'dist.init_process_group("nccl")',
+    )
+    lines, inner = ("".join(f"{indent}{line}\n" for line in options) for indent in ("", "    "))
+    head = "parser = argparse.ArgumentParser()\n"
+    wraps(head + lines, f"{head}\n\ndef _mp_fn(index):\n{inner}")

@@ -206,3 +206,9 @@ def test_a_read_between_backward_pass_and_step_is_reported() -> None:
     native = HEAD + BACKWARD + BY_HELPER.replace("update", "backward") + "    opt.step()\n"
     check_noop(native, *PASSES)
     assert findings(native, *PASSES) == [("XLA701", 12)]
+
+
+def test_samples_that_are_written_to_a_file_now_and_then_get_a_barrier() -> None:
+    write = "if i == 0:\n    torchvision.utils.save_image(out.data[:25], f'{i}.png')\n"
+    code = run_only("import torchvision\n" + loop(write), *PASSES)
+    assert "        torch_xla.sync()\n        torchvision.utils.save_image(out.data[:25]" in code

@@ -20,9 +20,10 @@ def table(code: str) -> ImportTable:
 
 def inserted(code: str, *modules: str) -> str:
     imports = table(code)
-    offset, apart = imports.insertion()
-    lines = imports.lines(list(modules))
-    return code[:offset] + "".join(line + "\n" for line in lines) + ("\n" if apart else "") + code[offset:]
+    blank = "\n" if imports.apart() else ""
+    for offset, lines in sorted(imports.placed(list(modules), len(code)).items(), reverse=True):
+        code = code[:offset] + "".join(line + "\n" for line in lines) + blank + code[offset:]
+    return code
 
 
 def cleaned(code: str, new: str) -> str:
@@ -169,3 +170,52 @@ def test_names_listed_for_export_stay() -> None:
 def test_the_only_line_of_a_block() -> None:
     code = "try:\n    from torch.cuda.amp import autocast\nexcept E:\n    autocast = None\nautocast()\n"
     assert cleaned(code, "x = 1\n").startswith("try:\n    pass\nexcept E:\n")
+
+
+# ---- in order
+
+
+SORTED = "import os\nimport sys\n\nimport numpy as np\nimport torch\n@"
+SORTED += "from torch import nn\n%from tqdm import tqdm\n"
+
+
+def placed(code: str) -> str:
+    """What is expected of a text in which ``@`` stands for ``import torch_xla`` and ``%`` for a ``from``."""
+    lines = {"@": f"import torch_xla\nimport {XM} as xm\n", "%": "from torch_xla.amp import syncfree\n"}
+    return code.replace("@", lines["@"]).replace("%", lines["%"])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        SORTED,
+        SORTED + "\nfrom .model import Net\n",
+        "import os\n\nimport torch\n@import torchvision\nimport yaml\nfrom torch import nn\n%",
+        "import os\n\nimport numpy\nimport torch\nfrom torch import nn\n@%import torchvision\nimport yaml\n",
+        "import os\nimport re\n\nimport torch\n@import yaml\nfrom torch import nn\n%\nx = 1\n",
+        "import os\n\nimport ignite\nimport torch\n@from apex import amp\n%",
+    ],
+)
+def test_among_sorted_imports(code: str) -> None:
+    native = code.replace("@", "").replace("%", "")
+    assert inserted(native, "torch_xla", XM, "torch_xla.amp.syncfree") == placed(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n@%",
+        "import os\nimport torch\nfrom torch import nn\nimport yaml\n@%",
+        "import argparse\nimport numpy\nimport torch\nimport torchvision\n@%",
+        "import os\n\nimport torch\nfrom torch import nn\nfrom apex import amp\n@%",
+        "import os\n\nimport torch\nimport yaml\n@%",
+    ],
+)
+def test_behind_imports_that_are_not_sorted_or_too_few_to_tell(code: str) -> None:
+    native = code.replace("@", "").replace("%", "")
+    assert inserted(native, "torch_xla", XM, "torch_xla.amp.syncfree") == placed(code)
+
+
+def test_the_standard_library_has_a_block_of_its_own() -> None:
+    native = "import os\nimport sys\n\nimport torch\nimport yaml\nfrom torch import nn\n"
+    assert inserted(native, "time") == native.replace("sys\n", "sys\nimport time\n")

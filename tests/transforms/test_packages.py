@@ -43,5 +43,10 @@ def test_package_whose_absence_ends_the_script_is_an_error() -> None:
     assert findings(code, "packages") == [("XLA951", 2)]
 
 
+def test_script_around_trainer_need_not_name_the_gpu() -> None:
+    code = "import bitsandbytes\nfrom transformers import Trainer\n\ntrainer = Trainer(model)\n"
+    assert findings(code, "packages") == [("XLA951", 1)]
+
+
 def test_script_without_gpu_may_import_what_it_likes() -> None:
     assert findings("import triton\nimport torch\n", "packages") == []

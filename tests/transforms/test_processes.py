@@ -113,6 +113,10 @@ def test_spawns_number_is_a_part_of_the_rank_on_several() -> None:
         ("rank == 1", None, []),
         ("rank == -1", None, []),
         ("rank == 0 or flag", None, []),
+        ("flag or rank == 0", None, []),
+        ("not flag or rank == 0", True, []),
+        ("not flag or (flag and rank == 0)", True, []),
+        ("not flag or (other and rank == 0)", None, []),
         ("step == 0", None, []),
     ],
 )

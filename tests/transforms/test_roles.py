@@ -523,6 +523,14 @@ def test_options() -> None:
     assert kinds(OPTIONS + "print(args.other)\n", "args.other") == set()
 
 
+def test_options_that_are_parsed_with_others_left_over() -> None:
+    parser = "p = argparse.ArgumentParser()\np.add_argument('--n', type=int)\n"
+    unpacked = parser + "args, rest = p.parse_known_args()\n"
+    assert kinds(unpacked + "args.n", "args.n") == {"number"}
+    assert kinds(unpacked + "rest", "rest") == set()
+    assert kinds(parser + "args = p.parse_known_args()[0]\nargs.n", "args.n") == {"number"}
+
+
 def test_options_inside_a_function() -> None:
     code = OPTIONS + "def f(opt):\n    print(opt.no_cuda)\nf(args)\n"
     assert kinds(code, "opt.no_cuda") == {"boolean"}
@@ -545,6 +553,8 @@ def test_an_attribute_added_to_the_arguments() -> None:
         ("device = 'cpu'\nif torch.cuda.is_available():\n    device = 'cuda'", {"cuda"}),
         ("device = 'cpu'\nif flag:\n    device = 'cuda'", {"cuda", "cpu"}),
         ("device = torch.device('cuda:' + str(n))", {"cuda"}),
+        ("device = torch.device('cuda:{}'.format(n))", {"cuda"}),
+        ("device = torch.device('{}'.format(n))", {"?"}),
         ("device = 'mps' if torch.backends.mps.is_available() else 'cuda'", {"cuda"}),
         ("device = torch.accelerator.current_accelerator()", {"cuda"}),
     ],
@@ -714,8 +724,15 @@ def test_modules_that_import_each_other() -> None:
 
 
 def test_number_of_the_gpu_stands_for_the_one_device() -> None:
-    move = "if args.gpu is not None:\n    model.cuda(args.gpu)\n"
+    move = "if args.gpu is not None:\n    model.cuda(args.gpu)\nelse:\n    model.cuda()\n"
     assert folded("args.gpu is not None", move) is True
     assert folded("args.gpu is None", move) is False
     assert folded("args.seed is not None", move) is None
     assert folded("args.gpu is not None") is None
+    assert folded("args.gpu is not None", "x = x.cuda(args.gpu)\n") is True
+
+
+def test_without_a_number_of_the_gpu_the_work_may_stay_on_the_cpu() -> None:
+    move = "if args.gpu is not None:\n    model.cuda(args.gpu)\n"
+    assert folded("args.gpu is not None", move) is None
+    assert folded("args.gpu is not None", move + "else:\n    device = torch.device('cpu')\n") is None

@@ -6,6 +6,11 @@ import pytest
 from transforms.helpers import check_noop, check_transformed, findings, run_only
 
 
+def test_a_seed_in_front_of_the_imports_gets_its_import_above() -> None:
+    code = "import torch; torch.manual_seed(0)\nimport sys\nx = torch.ones(2).cuda()\n"
+    assert run_only(code).startswith("import torch_xla\nimport torch; torch.manual_seed(0)\n")
+
+
 def test_seed_of_a_cpu_script_stays() -> None:
     check_noop("import torch\n\ntorch.manual_seed(0)\n")
 

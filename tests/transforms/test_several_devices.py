@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers import check_noop, findings, migrate
 
 from xla_transforms.engine import migrate_program
@@ -72,3 +73,75 @@ def test_an_import_of_a_file_without_gpu_code_leads_to_no_other_file() -> None:
     outcomes = migrate_program(files)
     assert b".to(torch_xla.device())" in outcomes["a/train.py"].data
     assert outcomes["b/model.py"].data == files["b/model.py"]
+
+
+ONE_EACH = [
+    "def work(rank):\n    model.to(rank)\n    x = x.cuda(rank)\n\n\n"
+    "mp.spawn(work, nprocs=torch.cuda.device_count())\n",
+    "for rank in range(4):\n    mp.Process(target=work, args=(rank,)).start()\n\n\n"
+    "def work(rank):\n    x.cuda(rank)\n",
+    "rank = int(os.environ['LOCAL_RANK'])\nx.cuda(rank)\ny = torch.zeros(2, device=f'cuda:{rank}')\n",
+    "local = rank % torch.cuda.device_count()\nx.cuda(local)\ny.cuda(rank)\n",
+    "device = torch.device(f'cuda:{args.gpu_ids[0]}')\nx.to(device)\ny.cuda(args.gpu_ids[0])\n",
+    "x.cuda()\nfor i in range(torch.cuda.device_count()):\n"
+    "    print(torch.cuda.get_device_name(f'cuda:{i}'))\n",
+    "for kind in ('cpu', 'cuda'):\n    x = x.to(kind)\n",
+    "for x in loader:\n    x = x.cuda()\n",
+    "for i, x in enumerate(loader):\n    x = x.to(device)\n    y = table.to(x[i])\n    z = z.cuda()\n",
+]
+
+
+@pytest.mark.parametrize("code", ONE_EACH)
+def test_a_process_with_one_device_of_its_own_is_migrated(code: str) -> None:
+    assert "XLA191" not in {rule for rule, _ in findings("import torch\nimport os\n" + code)}
+
+
+SEVERAL = [
+    "for i in range(torch.cuda.device_count()):\n    parts[i].to(i)\n",
+    "for i in range(4):\n    copies.append(net.cuda(i))\n",
+    "for i in range(4):\n    copies.append(net.to(f'cuda:{i}'))\n",
+    "devices = [torch.device(f'cuda:{i}') for i in range(torch.cuda.device_count())]\nx = x.to(devices[0])\n",
+    "devices = [torch.device('cuda', i) for i in range(4)]\nx = x.to(devices[0])\n",
+    "devices = ['cuda:%d' % i for i in ids]\nx = x.to(devices[0])\n",
+    "for i, part in enumerate(parts):\n    part.cuda(i % count)\n",
+    "for i in range(4):\n    with torch.cuda.device(i):\n        x = x.cuda()\n",
+    "def place(part, gpu):\n    return part.cuda(gpu)\n\n\n"
+    "for i in range(4):\n    parts[i] = place(parts[i], i)\n",
+    "gpu = 0\nfor part in parts:\n    part.cuda(gpu)\n    gpu += 1\n",
+    "def work(rank):\n    a.to(f'cuda:{rank * 2}')\n    b.to(f'cuda:{rank * 2 + 1}')\n",
+    "def run(rank):\n    low = rank * 2\n    high = rank * 2 + 1\n    a.cuda(low)\n    b.cuda(high)\n",
+    "ids = parse(args.gpus)\na.cuda(ids[0])\nb.cuda(ids[1])\n",
+    "def split(devices):\n    a.to(devices[0])\n    b.to(devices[1])\n    c.cuda()\n",
+    "def replicate(net, devices):\n    net.cuda()\n    return [net.to(device) for device in devices]\n",
+]
+
+
+@pytest.mark.parametrize("code", SEVERAL)
+def test_devices_that_are_counted_through_are_left_with_the_loop_that_trains(code: str) -> None:
+    code = "import torch\n" + code + LOOP.replace("x.cuda(1)", "x.cuda()")
+    check_noop(code)
+    assert {rule for rule, _ in findings(code)} == {"XLA191"}
+
+
+def test_a_module_that_places_its_parts_takes_the_program_that_imports_it_along() -> None:
+    files = {
+        "parts.py": b"import torch\n\n\ndef place(net):\n    return [p.cuda(i) for i, p in enumerate(net)]\n",
+        "train.py": b"import torch\nfrom parts import place\n\nx = x.cuda()\n",
+        "other.py": b"import torch\nimport tools\n\nx = x.cuda()\n",
+        "tools.py": b"import torch\n\ny = y.cuda()\n",
+    }
+    outcomes = migrate_program(files)
+    assert outcomes["train.py"].data == files["train.py"]
+    assert [f.code for f in outcomes["train.py"].findings] == ["XLA191"]
+    assert outcomes["other.py"].data != files["other.py"]
+
+
+def test_a_program_beside_it_that_shares_its_tools_is_migrated() -> None:
+    files = {
+        "split.py": b"import torch\nimport tools\n\na.cuda(0)\nb.cuda(1)\n",
+        "train.py": b"import torch\nimport tools\n\nx = x.cuda()\n",
+        "tools.py": b"import torch\n\n\ndef load(path):\n    return torch.load(path)\n",
+    }
+    outcomes = migrate_program(files)
+    assert b".to(torch_xla.device())" in outcomes["train.py"].data
+    assert outcomes["split.py"].data == files["split.py"]

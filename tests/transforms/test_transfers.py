@@ -102,10 +102,118 @@ def test_a_move_within_an_expression_is_taken_out_of_it(before: str, after: str)
         (["batch = {k: v.to(device) for k, v in batch.items()}", "net(**batch)"], ["net(**batch)"]),
         (["z = {k: v.cuda() for k, v in batch.items()}", "net(**z)"], ["z = batch", "net(**z)"]),
         (["x, y = batch", "x, y = x.to(device), y.to(device)", "net(x)"], ["x, y = batch", "net(x)"]),
+        (["z = {k: batch[k].to(device) for k in batch}", "net(**z)"], ["z = batch", "net(**z)"]),
+        (["z = {k: batch[k].to(device) for k in batch.keys()}", "net(z)"], ["z = batch", "net(z)"]),
+        (["z = {k: v.cuda() for k, v in batch.items() if k != 'y'}", "net(z)"],
+         ["z = {k: v for k, v in batch.items() if k != 'y'}", "net(z)"]),
+        (["z = {k: v.cuda() if torch.is_tensor(v) else v for k, v in batch.items()}", "net(z)"],
+         ["z = batch", "net(z)"]),
+        (["z = [{k: v.cuda() for k, v in t.items()} for t in batch]", "net(z)"], ["z = batch", "net(z)"]),
+        (["z = [[v.cuda() for v in t[:1]] for t in batch]", "net(z)"],
+         ["z = [t[:1] for t in batch]", "net(z)"]),
+        (["x, y = map(lambda t: t.to(device), batch)", "net(x)"], ["x, y = batch", "net(x)"]),
+        (["x, y = batch", "x, y = map(lambda t: t.cuda(), (x, y))", "net(x)"], ["x, y = batch", "net(x)"]),
+        (["batch = tuple(t.to(device) for t in batch)", "net(*batch)"],
+         ["batch = tuple(batch)", "net(*batch)"]),
     ],
 )  # fmt: skip
 def test_batches_taken_apart_in_the_loop(before: list[str], after: list[str]) -> None:
     check(loop("for batch in feed", *before), loop("for batch in feed", *after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["z = {k: v.cuda() for k, v in batch.items()}", "y = z.pop('y')", "net(z, batch['y'].size(0))"],
+         ["z = dict(batch)", "y = z.pop('y')", "net(z, batch['y'].size(0))"]),
+        (["z = [t.cuda() for t in batch]", "y = z.pop()", "net(z, len(batch))"],
+         ["z = list(batch)", "y = z.pop()", "net(z, len(batch))"]),
+    ],
+)  # fmt: skip
+def test_a_batch_that_is_read_again_is_copied(before: list[str], after: list[str]) -> None:
+    check(loop("for batch in feed", *before), loop("for batch in feed", *after))
+
+
+IN_PLACE = [
+    ("for k in batch:", "    batch[k] = batch[k].to(device)"),
+    ("for k in batch.keys():", "    batch[k] = batch[k].cuda(non_blocking=True)"),
+    ("for k in list(batch.keys()):", "    batch[k] = batch[k].cuda()"),
+    ("for k, v in batch.items():", "    batch[k] = v.to(device)"),
+    ("for k, v in batch.items():", "    if torch.is_tensor(v):", "        batch[k] = v.to(device)"),
+    ("for k in batch:", "    if isinstance(batch[k], torch.Tensor):", "        batch[k] = batch[k].cuda()"),
+    ("for k in batch: batch[k] = batch[k].cuda()",),
+    ("for i in range(len(batch)):", "    batch[i] = batch[i].to(device)"),
+    ("for i, t in enumerate(batch):", "    batch[i] = t.to(device)"),
+    ('batch["x"] = batch["x"].to(device)',),
+]
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        ("for k in keys:", "    batch[k] = batch[k].to(device)"),
+        ("for k in batch:", "    if k != 'y':", "        batch[k] = batch[k].to(device)"),
+        ("for k in batch:", "    if isinstance(k, str):", "        batch[k] = batch[k].to(device)"),
+        ("for k in batch:", "    if isinstance(batch[k], kinds):", "        batch[k] = batch[k].to(device)"),
+        ("for k in batch:", "    batch[k] = other[k].to(device)"),
+        ("for k in batch:", "    batch['x'] = batch[k].to(device)"),
+        ("if training:", "    for k in batch:", "        batch[k] = batch[k].to(device)"),
+    ],
+)
+def test_batches_that_are_moved_in_part_are_moved_by_the_script(moves: tuple[str, ...]) -> None:
+    code = HEAD + loop("for batch in feed", *moves, "net(batch['x'])", "keep(batch['y'].numpy())")
+    check_noop(code, *PASSES)
+
+
+def test_what_is_read_before_the_move_is_on_the_host() -> None:
+    moves = ("count(batch['x'].numpy())", "for k in batch:", "    batch[k] = batch[k].to(device)")
+    check_noop(HEAD + loop("for batch in feed", *moves, "net(batch['x'])"), *PASSES)
+
+
+def test_a_key_that_is_not_moved_may_be_needed_on_the_host() -> None:
+    moves = ('batch["x"] = batch["x"].to(device)', 'net(batch["x"])', 'keep(batch["y"].numpy())')
+    check_noop(HEAD + loop("for batch in feed", *moves), *PASSES)
+
+
+@pytest.mark.parametrize("moves", IN_PLACE)
+def test_a_move_within_the_batch_goes_with_its_loop(moves: tuple[str, ...]) -> None:
+    before = loop("for batch in feed", *moves, 'net(batch["x"])')
+    check(before, loop("for batch in feed", 'net(batch["x"])'))
+
+
+def test_a_function_that_moves_a_batch_in_place_is_seen() -> None:
+    move = "def put(batch):\n    for k in batch:\n        batch[k] = batch[k].cuda()\n    return batch\n\n\n"
+    before = HEAD + move + loop("for batch in feed", "batch = put(batch)", "net(**batch)")
+    assert "feed = pl.MpDeviceLoader(feed, device)" in run_only(before, *PASSES)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("x = x.type(torch.cuda.FloatTensor)", "y = y.type(torch.cuda.LongTensor)"),
+         ("x = x.to(torch.float32)", "y = y.to(torch.int64)")),
+        (("x = x.type('torch.cuda.HalfTensor')", "y = y.cuda()"), ("x = x.to(torch.float16)",)),
+        (("x = x.cuda()", "y = y.type(torch.LongTensor).cuda()"), ("y = y.to(torch.int64)",)),
+        (("x, y = x.cuda(), y.type('torch.LongTensor')", "y = y.cuda()"),
+         ("x, y = x, y.to(torch.int64)",)),
+    ],
+)  # fmt: skip
+def test_a_cast_to_a_tensor_type_names_the_dtype_alone(before: tuple[str], after: tuple[str]) -> None:
+    passes = (*PASSES, "type_names", "device_types")
+    code = run_only(HEAD + loop("for x, y in feed", *before, "net(x, y)"), *passes)
+    assert code == AFTER + loop("for x, y in feed", *after, "net(x, y)")
+
+
+def test_a_tensor_type_that_is_chosen_elsewhere_keeps_the_loader_as_it_is() -> None:
+    moves = ("y = y.type(kind)", "y = y.to(device)", "net(y)")
+    check_noop(HEAD + "kind = torch.LongTensor\n" + loop("for x, y in feed", *moves), *PASSES)
+
+
+def test_what_a_batch_goes_through_on_another_device_stays() -> None:
+    other = "if torch.backends.mps.is_available():\n"
+    other += "        x, y = x.to('mps'), y.to('mps')\n        show(x.numpy())"
+    before = loop("for x, y in feed", "x, y = x.cuda(), y.cuda()", other, "net(x)")
+    check(before, loop("for x, y in feed", other, "net(x)"))
 
 
 def test_comments_on_the_lines_stay() -> None:

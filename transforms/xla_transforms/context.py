@@ -7,9 +7,10 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.frameworks import Frameworks
 from xla_transforms.loops import Loops
 from xla_transforms.loops.deferral import Deferral
-from xla_transforms.placing import Placing, may_be_cpu, several_devices, sharding
+from xla_transforms.placing import Placing, may_be_cpu, sharding, shares_several
 from xla_transforms.plan import Plan
 from xla_transforms.program import Program, names_cuda
 from xla_transforms.replicas import Replicas
@@ -79,9 +80,14 @@ class Context:
         return [(call, short(self.roles.path(call.func))) for call in calls]
 
     @cached_property
+    def frameworks(self) -> Frameworks:
+        """The frameworks that train for the program."""
+        return Frameworks(self.roles)
+
+    @cached_property
     def already_xla(self) -> bool:
-        """Whether the module imports torch_xla: then its loops are somebody's finished work."""
-        return any(
+        """Whether the module's loops are finished: it imports torch_xla, or Accelerate prepares them."""
+        return self.frameworks.prepares or any(
             binding.name.split(".")[0] == "torch_xla"
             for scope in self.index.scopes.values()
             for bindings in scope.bindings.values()
@@ -97,7 +103,7 @@ class Context:
     def uses_cuda(self) -> bool:
         """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
         modules = self.program.modules.values()
-        return self.names_cuda and not several_devices(self) and not any(map(sharding, modules))
+        return self.names_cuda and not shares_several(self) and not any(map(sharding, modules))
 
     @cached_property
     def speaks_of_gpu(self) -> bool:

@@ -12,13 +12,15 @@ from contextlib import contextmanager
 
 from xla_transforms.encoding import SourceError, decode
 from xla_transforms.findings import Finding, Span
+from xla_transforms.grouping import FRAMEWORK
 from xla_transforms.outcome import Outcome
 from xla_transforms.rules import ENGINE_RULES
 from xla_transforms.settings import Settings
 
 __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 
-_TRIGGER = re.compile(rb"cuda|accelerator|device|gpu", re.IGNORECASE)
+_TRIGGER = re.compile(rb"cuda|accelerator|device|gpu|\.to\(\s*\d", re.IGNORECASE)
+_FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
 
@@ -40,7 +42,7 @@ def migrate_program(
         except SourceError as error:
             outcomes[path] = failure(path, data, error)
             continue
-        if _TRIGGER.search(data) and b"torch" in data:
+        if (_TRIGGER.search(data) and b"torch" in data) or _FRAMEWORK.search(data):
             texts[path] = (text, data, encoding)
         else:
             outcomes[path] = Outcome(path, data, text, text, encoding)

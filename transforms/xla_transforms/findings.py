@@ -31,7 +31,8 @@ class Rule:
     """One thing that the tool does or reports.
 
     ``code`` is stable (``XLA101``), ``name`` is the readable twin (``device-name``), ``summary`` one
-    sentence, ``why`` the reason with its upstream source. ``severity`` is that of its findings.
+    sentence, ``why`` the reason with its upstream source. ``severity`` is that of its findings; ``once`` says
+    that a run reports it at one place alone.
     """
 
     code: str
@@ -40,6 +41,7 @@ class Rule:
     why: str
     severity: Severity = Severity.INFO
     safety: Safety = Safety.SAFE
+    once: bool = False
 
 
 @dataclass(frozen=True, order=True)

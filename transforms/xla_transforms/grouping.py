@@ -1,4 +1,4 @@
-"""Which files belong together: those that import one another, in either direction.
+"""Which files concern the tool, and which belong together: those that import one another, either way.
 
 An unrelated script in the same folder is a program of its own: what it does says nothing about the others.
 """
@@ -8,6 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+# A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
+FRAMEWORK = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+(?:transformers|accelerate|lightning|pytorch_lightning|ignite|horovod"
+    r"|fairscale|deepspeed|sagemaker)\b|GPU_NUM_DEVICES",
+    re.MULTILINE,
+)
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]*\(?(?P<names>[^#\n)]*)"
     r"|import[ \t]+(?P<modules>[^#\n;]+))",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+
 import libcst as cst
 
+from xla_transforms.import_order import blocks, home
 from xla_transforms.scopes import How, ModuleIndex
 
 # What the migrated code may need, and the name that PyTorch/XLA's own examples give it.
@@ -11,6 +15,8 @@ ALIASES = {
     "contextlib": "contextlib",
     "functools": "functools",
     "os": "os",
+    "sagemaker.huggingface.TrainingCompilerConfig": "TrainingCompilerConfig",
+    "sagemaker.pytorch.TrainingCompilerConfig": "TrainingCompilerConfig",
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
@@ -27,7 +33,13 @@ ALIASES = {
     "torch_xla.runtime": "xr",
     "torch_xla.utils.checkpoint": "xla_checkpoint",
 }
-_FROM = {"torch_xla.amp.syncfree", "torch_xla.amp.GradScaler", "torch_xla.amp.autocast"}
+_FROM = {
+    "sagemaker.huggingface.TrainingCompilerConfig",
+    "sagemaker.pytorch.TrainingCompilerConfig",
+    "torch_xla.amp.GradScaler",
+    "torch_xla.amp.autocast",
+    "torch_xla.amp.syncfree",
+}
 
 
 class ImportTable:
@@ -76,23 +88,53 @@ class ImportTable:
             return f"from {package} import {item}" + (f" as {name}" if name != item else "")
         return f"import {module}" + (f" as {name}" if name != module else "")
 
-    def insertion(self) -> tuple[int, bool]:
-        """Offset of the line where imports go (behind the import block), and whether none precede it.
+    def placed(self, modules: list[str], used: int) -> dict[int, list[str]]:
+        """The lines for the wanted modules, by the offset of the line where they go.
 
-        Imports inside the first run of top-level statements count, also those behind a docstring or a
-        ``__future__`` import; code in between (``sys.path`` changes) ends the run.
+        ``used`` is where the new text begins: above the imports only where code stands in front of them.
         """
-        source = self.index.source
-        anchor: cst.CSTNode | None = None
-        for position, statement in enumerate(source.module.body):
+        run = self._run()
+        in_front = run and run[0] is not self.index.source.module.body[0]
+        if in_front and used <= self._above(run[0]):
+            return {self._top(): self.lines(modules)}
+        found: dict[int, list[str]] = defaultdict(list)
+        known = blocks(self.index.source, [line for line in run if _is_import(line)])
+        for line in self.lines(modules):
+            words = line.split()
+            block = home(known, words[1])
+            if block is None:
+                found[self.end()].append(line)
+                continue
+            earlier = block.before((words[0] == "from", words[1]))
+            found[self._behind([earlier]) if earlier else self._above(block.lines[0])].append(line)
+        return found
+
+    def end(self) -> int:
+        """The offset of the line behind the imports."""
+        return self._behind(self._run())
+
+    def apart(self) -> bool:
+        """Whether no import precedes the new ones, which a blank line then parts from what follows."""
+        run = self._run()
+        return not run or not _is_import(run[-1])
+
+    def _run(self) -> list[cst.SimpleStatementLine]:
+        """The docstring and the first run of top-level imports; code in between ends it (``sys.path``)."""
+        found: list[cst.SimpleStatementLine] = []
+        for position, statement in enumerate(self.index.source.module.body):
             if _is_import(statement) or (position == 0 and _is_docstring(statement)):
-                anchor = statement
-            elif anchor is not None:
+                assert isinstance(statement, cst.SimpleStatementLine)
+                found.append(statement)
+            elif found:
                 break
-        if anchor is None:
-            return self._top(), True
-        end = source.line_end(source.offsets(anchor)[1])
-        return end, not _is_import(anchor)
+        return found
+
+    def _behind(self, run: Sequence[cst.SimpleStatementLine]) -> int:
+        source = self.index.source
+        return source.line_end(source.offsets(run[-1])[1]) if run else self._top()
+
+    def _above(self, line: cst.SimpleStatementLine) -> int:
+        return self.index.source.line_start(self.index.source.offsets(line)[0])
 
     def _top(self) -> int:
         source = self.index.source

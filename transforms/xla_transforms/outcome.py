@@ -32,5 +32,5 @@ class Outcome:
         return self.code.encode(self.encoding) if self.edits else self.original
 
     def narrow(self, ids: Collection[int]) -> Outcome:
-        """The same outcome with only the changes of the given ids; the imports follow."""
+        """The same outcome with the changes of the given ids and those that they need; the imports follow."""
         return self if self._narrower is None else self._narrower(frozenset(ids))

@@ -14,9 +14,9 @@ from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import groups
 from xla_transforms.outcome import Outcome
-from xla_transforms.passes import PASSES
-from xla_transforms.plan import Conflict, Plan, Site
-from xla_transforms.program import Program, may_use_cuda
+from xla_transforms.passes import PASSES, WITHOUT_CUDA
+from xla_transforms.plan import Conflict, Plan, Render, Site
+from xla_transforms.program import Program, concerns
 from xla_transforms.render import Renderer, line_edits
 from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
@@ -46,7 +46,22 @@ def migrate_texts(
     modules = {name: texts[path][0] for name, path in paths.items()}
     for group in groups(modules, map(_module_name, others)):
         batch.migrate({name: paths[name] for name in group})
-    return batch.outcomes
+    return _said_once({path: batch.outcomes[path] for path in texts})
+
+
+def _said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """The outcomes, with each finding that speaks of the whole run at its first place alone."""
+    once = {rule.code for step in PASSES for rule in step.RULES if rule.once}
+    told: set[str] = set()
+    for path, outcome in outcomes.items():
+        kept = [f for f in outcome.findings if f.code not in told]
+        for code in once & {f.code for f in kept}:
+            first = next(f for f in kept if f.code == code)
+            kept = [f for f in kept if f.code != code or f is first]
+            told.add(code)
+        if len(kept) < len(outcome.findings):
+            outcomes[path] = replace(outcome, findings=tuple(kept))
+    return outcomes
 
 
 @dataclass
@@ -60,9 +75,9 @@ class _Batch:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def readable(self, path: str) -> bool:
-        """Whether a module is Python; where it names no CUDA Python's own fast parser may say so."""
+        """Whether a module is Python; where it does not concern the tool Python's own parser may say so."""
         text = self.texts[path][0]
-        return (not may_use_cuda(text) and check.parse(text) is not None) or self._parsed(path)
+        return (not concerns(text) and check.parse(text) is not None) or self._parsed(path)
 
     def _parsed(self, path: str) -> bool:
         text, data, _ = self.texts[path]
@@ -73,8 +88,8 @@ class _Batch:
         return path in self.sources
 
     def migrate(self, group: dict[str, str]) -> None:
-        """Migrate a program, given as paths by module name; one in which no text names CUDA is left."""
-        if not any(may_use_cuda(self.texts[path][0]) for path in group.values()):
+        """Migrate a program, given as paths by module name; one that does not concern the tool is left."""
+        if not any(concerns(self.texts[path][0]) for path in group.values()):
             for path in group.values():
                 text, data, encoding = self.texts[path]
                 self.outcomes[path] = Outcome(path, data, text, text, encoding)
@@ -99,8 +114,8 @@ class _Batch:
 def _guarded(module: _Module, failure: Failure) -> Outcome:
     """Run all passes over a module; whatever goes wrong leaves this file alone, and the others go on."""
     try:
-        if module.context.names_cuda:
-            for step in PASSES:
+        for step in PASSES:
+            if module.context.names_cuda or step in WITHOUT_CUDA:
                 step.run(module.context)
         return module.outcome(None)
     except SourceError as error:
@@ -110,6 +125,10 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
     except Exception as error:
         reason = f"the tool failed on this file ({type(error).__name__}: {error}); it was left as it is"
         return failure(module.path, module.data, SourceError("XLA006", reason))
+
+
+def _writes(text: str) -> Callable[[Render], str]:
+    return lambda render: text
 
 
 def _module_name(path: str) -> str:
@@ -129,6 +148,7 @@ class _Module:
     path: str
 
     def outcome(self, ids: Collection[int] | None) -> Outcome:
+        ids = ids if ids is None else self._completed(ids)
         source, plan = self.context.index.source, self.context.plan
         findings = tuple(sorted(plan.findings, key=lambda f: (f.span, f.code, f.message)))
         text = source.text
@@ -148,32 +168,49 @@ class _Module:
         changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
         return replace(base, code=code, edits=edits, changes=changes)
 
+    def _completed(self, ids: Collection[int]) -> Collection[int]:
+        """Some of the changes with those that they rest on, a name that they leave unbound among it."""
+        plan = self.context.plan
+        chosen = plan.completed(ids)
+        while sites := plan.sites(chosen):
+            try:
+                unbound = self._unbound(self._written(sites, chosen))
+            except Conflict:
+                break
+            more = plan.completed(chosen | plan.about(unbound)) if unbound else chosen
+            if more == chosen:
+                break
+            chosen = more
+        return chosen
+
     def _sound(self, sites: list[Site], ids: Collection[int] | None) -> str | None:
         """The new text, formatted and checked; ``None`` where it is not sound."""
-        source = self.context.index.source
-        code = Renderer(self.context.index, sites).code()
-        sites = [*sites, *self._import_sites(code, ids)]
-        code = Renderer(self.context.index, sites).code()
-        code = format_changed(source.text, code, self.context.settings.black)
+        code = self._written(sites, ids)
+        code = format_changed(self.context.index.source.text, code, self.context.settings.black)
         tree = check.parse(code)
-        if tree is None or not check.compiles(tree):
-            return None
-        unbound = check.names(tree).unbound
-        if unbound and (old := check.parse(source.text)) is not None:
-            unbound -= check.names(old).unbound
-        return None if unbound else code
+        return None if tree is None or not check.compiles(tree) or self._unbound(code) else code
+
+    def _written(self, sites: list[Site], ids: Collection[int] | None) -> str:
+        code = Renderer(self.context.index, sites).code()
+        return Renderer(self.context.index, [*sites, *self._import_sites(code, ids)]).code()
+
+    def _unbound(self, code: str) -> set[str]:
+        """The names that nothing binds in the new text, but for those that nothing bound before."""
+        tree = check.parse(code)
+        unbound = check.names(tree).unbound if tree is not None else set()
+        old = check.parse(self.context.index.source.text) if unbound else None
+        return unbound - (check.names(old).unbound if old is not None else set())
 
     def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
-        lines = plan.imports.lines(plan.wanted_imports(ids))
         sites = unused_imports(self.context.index, code)
-        if lines:
-            offset, apart = plan.imports.insertion()
+        first = min(site.start for site in plan.sites(ids))
+        for offset, lines in plan.imports.placed(plan.wanted_imports(ids), first).items():
             text = "".join(line + source.newline for line in lines)
             at_end = offset == len(source.text) and not source.text.endswith(("\n", "\r"))
             text = (source.newline if at_end and source.text else "") + text
-            text += source.newline if apart and offset < len(source.text) else ""
-            sites.append(Site(offset, offset, lambda render: text, 0, -1))
+            text += source.newline if plan.imports.apart() and offset < len(source.text) else ""
+            sites.append(Site(offset, offset, _writes(text), 0, -1))
         return sites
 
     def _withdrawn(self, base: Outcome, reason: str) -> Outcome:

@@ -7,7 +7,9 @@ original text with a function that writes its new text, in which other pieces ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -52,6 +54,8 @@ class Planned:
     safety: Safety
     sites: list[Site] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
+    units: frozenset[Hashable] = frozenset()
+    needs: frozenset[Hashable] = frozenset()
 
     def use(self, module: str) -> str:
         """A module's local name (``torch_xla.core.xla_model`` -> ``xm``); imported if this is applied."""
@@ -109,6 +113,26 @@ class Planned:
             else:
                 first = None
         return self
+
+    def append(self, whole: cst.CSTNode, items: Sequence[cst.CSTNode], text: str) -> Planned:
+        """Write one more item into a list separated by commas: arguments of a call, entries of a dict.
+
+        It gets a line of its own where the last item has one.
+        """
+        source, offsets = self.plan.index.source, self.plan.offsets
+        if not items:
+            end = offsets(whole)[1] - 1
+            return self.cut(end, end, text)
+        start, end = offsets(items[-1])
+        line, line_end = source.line_start(start), source.line_end(end)
+        indent, rest = source.text[line:start], source.text[end:line_end].strip()
+        remark = rest.removeprefix(",").strip()
+        if indent.strip() or (remark and not remark.startswith("#")) or not source.text[:line].strip():
+            return self.wrap(items[-1], "{0}, {1}", text)
+        if not rest.startswith(","):
+            self.wrap(items[-1], "{0},")
+        comma = "," if rest.startswith(",") else ""
+        return self.cut(line_end, line_end, f"{indent}{text}{comma}{source.newline}")
 
     def _drop_run(self, items: Sequence[cst.CSTNode], first: int, last: int) -> None:
         source, offsets = self.plan.index.source, self.plan.offsets
@@ -190,14 +214,47 @@ class Plan:
         self.planned: list[Planned] = []
         self.findings: list[Finding] = []
         self._order = 0
+        self._units: frozenset[Hashable] = frozenset()
+        self._needs: frozenset[Hashable] = frozenset()
 
     def change(
         self, rule: Rule, node: cst.CSTNode, message: str, safety: Safety | None = None
     ) -> Planned:
         """Start a change of a rule at a node; add to it what is to be written."""
         made = Planned(self, len(self.planned) + 1, rule, message, node, safety or rule.safety)
+        made.units, made.needs = self._units, self._needs
         self.planned.append(made)
         return made
+
+    @contextmanager
+    def together(self, *units: Hashable, needs: Iterable[Hashable] = ()) -> Iterator[None]:
+        """Changes that are started inside belong to each of the units: whoever applies one applies all.
+
+        They bring the units that they need with them, but do not come with those.
+        """
+        before = self._units, self._needs
+        self._units, self._needs = before[0].union(units), before[1].union(needs)
+        try:
+            yield
+        finally:
+            self._units, self._needs = before
+
+    def completed(self, ids: Collection[int]) -> set[int]:
+        """The changes with all that they belong to or need."""
+        chosen = set(ids)
+        while True:
+            units = {u for p in self.planned if p.id in chosen for u in p.units | p.needs}
+            more = {p.id for p in self.planned if p.id in chosen or p.units & units}
+            if more == chosen:
+                return chosen
+            chosen = more
+
+    def about(self, names: Collection[str]) -> set[int]:
+        """The changes that write one of some names, or something where it stood."""
+        word = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+        source = self.index.source.text
+        texts = {s: source[s.start : s.end] + s.write(lambda part: "") for s in self.sites()}
+        return {site.change for site, text in texts.items() if word.search(text)}
 
     def taken(self, node: cst.CSTNode) -> bool:
         """Whether an earlier pass already writes or removes this node (or something around it)."""

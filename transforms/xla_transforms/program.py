@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.grouping import FRAMEWORK
 from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
+from xla_transforms.tree import dotted, method, value_of
 
 
 class Program:
@@ -66,6 +69,37 @@ class Program:
                 found[name].extend(bindings)
         return found
 
+    def related(self, index: ModuleIndex) -> list[ModuleIndex]:
+        """A module, what it imports and what imports it, each way as far as it leads."""
+        behind = _along(self._importers, index)
+        return list(dict.fromkeys([*self.reachable(index), *behind]))
+
+    def reachable(self, index: ModuleIndex) -> list[ModuleIndex]:
+        """A module with all of the program's modules that it imports, directly or not."""
+        return _along(self._imports, index)
+
+    @cached_property
+    def _imports(self) -> dict[str, list[ModuleIndex]]:
+        """The modules of the program that each module imports."""
+        return {name: list(dict.fromkeys(self._imported(m))) for name, m in self.modules.items()}
+
+    @cached_property
+    def _importers(self) -> dict[str, list[ModuleIndex]]:
+        found: dict[str, list[ModuleIndex]] = {name: [] for name in self.modules}
+        for name, imported in self._imports.items():
+            for module in imported:
+                found[module.name].append(self.modules[name])
+        return found
+
+    def _imported(self, importer: ModuleIndex) -> Iterator[ModuleIndex]:
+        for scope in importer.scopes.values():
+            for binding in (b for found in scope.bindings.values() for b in found):
+                if binding.how is How.IMPORT:
+                    above = binding.name.rpartition(".")[0]
+                    module = self.module(binding.name, importer) or self.module(above, importer)
+                    if module is not None:
+                        yield module
+
     def definition(self, path: str, importer: ModuleIndex) -> list[Binding]:
         """What binds ``package.module.name`` (or ``.module.name``) inside the program, if it is ours."""
         module_path, _, name = path.rpartition(".")
@@ -106,6 +140,16 @@ class Program:
         return tails[0] if len(tails) == 1 and "." in wanted else None
 
 
+def _along(steps: dict[str, list[ModuleIndex]], start: ModuleIndex) -> list[ModuleIndex]:
+    """What the steps lead to from a module, itself first."""
+    found, ahead = {start.name: start}, [start]
+    while ahead:
+        fresh = [m for m in steps[ahead.pop().name] if m.name not in found]
+        found.update({m.name: m for m in fresh})
+        ahead.extend(fresh)
+    return list(found.values())
+
+
 def _is_package(index: ModuleIndex) -> bool:
     return index.source.path.endswith("__init__.py")
 
@@ -116,9 +160,13 @@ def _wraps(index: ModuleIndex) -> bool:
     return bool(index.attributed(name)) or any(b.name.endswith(f".{name}") for b in bindings)
 
 
-def may_use_cuda(text: str) -> bool:
-    """Whether a program with this text can use CUDA: ``Program.uses_cuda`` before anything is parsed."""
-    return "cuda" in text or "accelerator" in text
+_NUMBERED = re.compile(r"\b(?:to|device)\(\s*(?:device\s*=\s*)?\d|(?:device|gpu)\w*\s*=\s*\d")
+
+
+def concerns(text: str) -> bool:
+    """Whether a program with this text can use CUDA, or a framework that does: asked before parsing."""
+    named = "cuda" in text or "accelerator" in text or _NUMBERED.search(text) is not None
+    return named or FRAMEWORK.search(text) is not None
 
 
 def names_cuda(index: ModuleIndex) -> bool:
@@ -130,4 +178,31 @@ def names_cuda(index: ModuleIndex) -> bool:
     if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
         return True
     bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
-    return any("torch.cuda" in binding.name for binding in bindings)
+    return any("torch.cuda" in binding.name for binding in bindings) or _numbers_cuda(index)
+
+
+def _numbers_cuda(index: ModuleIndex) -> bool:
+    """Whether a device is given by its number alone: ``x.to(0)`` and ``torch.device(0)`` mean ``cuda:0``."""
+    for call in index.all(cst.Call) if _NUMBERED.search(index.source.text) else ():
+        if isinstance(call, cst.Call) and (_of_torch(index, call.func) or method(call) == "to"):
+            first = method(call) == "to" or dotted(call.func).split(".")[:2][-1] == "device"
+            given = value_of(call, "device", 0 if first else None)
+            if given is not None and _is_number(index, given):
+                return True
+    return False
+
+
+def _of_torch(index: ModuleIndex, function: cst.BaseExpression) -> bool:
+    """Whether a plain path starts at something that was imported from torch."""
+    root = dotted(function).partition(".")[0]
+    owner = index.scope_of(function).owner(root) if root else None
+    bindings = owner.bindings[root] if owner is not None else ()
+    return any(b.how is How.IMPORT and f"{b.name}.".startswith("torch.") for b in bindings)
+
+
+def _is_number(index: ModuleIndex, node: cst.BaseExpression) -> bool:
+    if not isinstance(node, cst.Name):
+        return isinstance(node, cst.Integer)
+    owner = index.scope_of(node).owner(node.value)
+    bindings = owner.bindings[node.value] if owner is not None else ()
+    return any(isinstance(b.value or getattr(b.node, "default", None), cst.Integer) for b in bindings)

@@ -56,6 +56,9 @@ class Group:
         return not self.doubts
 
 
+SCALERS = "scalers"  # the unit of the changes that take scalers out: half a scaler does not run
+
+
 def unwound(context: Context, scaler: cst.BaseExpression) -> bool:
     """Whether the scaler an expression gives is taken out of the script."""
     if context.target.has_grad_scaler:

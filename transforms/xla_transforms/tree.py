@@ -141,6 +141,13 @@ def value_of(call: cst.Call, name: str, position: int | None = None) -> cst.Base
     return arg.value if arg else None
 
 
+def given(call: cst.Call, name: str) -> cst.Arg | None:
+    """The argument of a name; ``None`` also for one whose value is ``None``."""
+    found = argument(call, name)
+    written_none = found is not None and getattr(found.value, "value", "") == "None"
+    return None if written_none else found
+
+
 def has_star(call: cst.Call) -> bool:
     return any(arg.star for arg in call.args)
 

@@ -26,7 +26,7 @@ class Wrapping:
         self.context, self.source = context, context.index.source
         self.moved, self.guard, self.head, self.tail = list(moved), guard, head, tail
         parts = [*self.moved, *([guard] if guard is not None else [])]
-        body = list(self.source.module.body)
+        body: list[cst.CSTNode] = list(self.source.module.body)
         places = [body.index(part) for part in parts]
         self.region = body[min(places) : max(places) + 1]
         self.start = self._starts(self.region[0])

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Commands besides the migration itself, each a module with a click command of the same name.
 COMMANDS = {
     "compare": "xla_migrate.cli.verify",
-    "explain": "xla_migrate.cli.rules",
+    "doctor": "xla_migrate.cli.doctor",
+    "explain": "xla_migrate.cli.explain",
     "record": "xla_migrate.cli.verify",
     "rules": "xla_migrate.cli.rules",
     "verify": "xla_migrate.cli.verify",

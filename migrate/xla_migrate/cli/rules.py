@@ -1,10 +1,11 @@
-"""``xla-migrate rules`` and ``xla-migrate explain``."""
+"""``xla-migrate rules``."""
 
 from __future__ import annotations
 
 import click
 
 from xla_migrate.files import FILE_RULE
+from xla_migrate.launches import RULES as LAUNCH_RULES
 from xla_transforms.findings import Rule
 from xla_transforms.rules import all_rules
 
@@ -13,7 +14,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 def known_rules() -> list[Rule]:
     """Every rule that a run can name, by code."""
-    return sorted((*all_rules(), FILE_RULE), key=lambda rule: rule.code)
+    return sorted((*all_rules(), FILE_RULE, *LAUNCH_RULES), key=lambda rule: rule.code)
 
 
 @click.command(context_settings=_CONTEXT)
@@ -30,25 +31,3 @@ def rules(as_json: bool) -> None:
     for rule in known:
         kind = f"{rule.severity.label:<7}  {rule.safety.value:<7}"
         click.echo(f"{rule.code}  {kind}  {rule.name:<{width}}  {rule.summary}")
-
-
-@click.command(context_settings=_CONTEXT)
-@click.argument("rule")
-def explain(rule: str) -> None:
-    """Say what one rule does and why. RULE is its code or its name."""
-    wanted = rule.lower()
-    for known in known_rules():
-        if wanted in (known.code.lower(), known.name.lower()):
-            click.echo(f"{known.code} {known.name}")
-            click.echo(f"severity {known.severity.label}, safety {known.safety.value}\n")
-            click.echo(f"{known.summary}\n\n{known.why}")
-            return
-    raise click.UsageError(f"no rule {rule!r}{_suggestion(wanted)}")
-
-
-def _suggestion(wanted: str) -> str:
-    from difflib import get_close_matches
-
-    names = [name for rule in known_rules() for name in (rule.code.lower(), rule.name.lower())]
-    close = get_close_matches(wanted, names)
-    return f"; did you mean {close[0]}?" if close else "; xla-migrate rules lists them"

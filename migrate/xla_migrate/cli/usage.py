@@ -39,8 +39,11 @@ How to report:
   -h, --help               Print this text.
 
 Commands:
+  doctor [PATH]            Check whether migrated code can run here.
   rules                    List the rules.
   explain RULE             Say what a rule does and why.
+  explain TOPIC [PATHS]    Say why a job fails, learns badly or is slow, and
+                           which of the causes are seen in PATHS.
   verify SCRIPT -- ARGS    Run a script natively and migrated, in copies, and
                            compare what it trained.
   record SCRIPT -- ARGS    Run a script and write a trace of what it did.

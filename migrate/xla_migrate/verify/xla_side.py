@@ -50,7 +50,8 @@ def take_sample(event: str, shapes: str = "") -> Sample:
 
 
 def executions() -> int:
-    """The executions that have finished."""
+    """The executions so far. Waits for pending ones, or a read would be charged with those before it."""
+    module("torch_xla.core.xla_model").wait_device_ops()
     return _samples_of(module("torch_xla.debug.metrics"), "ExecuteTime")
 
 

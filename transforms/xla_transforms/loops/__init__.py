@@ -50,6 +50,7 @@ class Loops:
         self.index = index
         self.effects = Effects(roles)
         self.reads = Reads(roles)
+        self.fenced: set[cst.CSTNode] = set()  # the statements that a pass puts a barrier in front of
 
     @property
     def program(self) -> Program:
@@ -87,17 +88,23 @@ class Loops:
             loop.reason = f"line {line} uses the batch on the host"
         elif not loop.batches.transfers:
             loop.reason = "its batches are never moved to the device"
-        elif self.synchronized(loop) is not None:
-            loop.reason = "its own synchronize() is the barrier"
         else:
-            loop.wrapped = True
+            loop.wrapped = self.synchronized(loop) is None
 
     def synchronized(self, loop: Loop) -> cst.Call | None:
         """The script's own ``synchronize()`` that every iteration passes, if there is one."""
         if not self.program.mentions("synchronize"):
             return None
-        for statement in reversed([s for part in loop.body for s in self._always(part)]):
-            for node in walk(statement):
+        for statement in reversed(loop.body):
+            call = self._wait(statement)
+            if call is not None:
+                return call
+        return None
+
+    def _wait(self, statement: cst.CSTNode) -> cst.Call | None:
+        """The ``synchronize()`` that runs whenever a statement is reached."""
+        for part in reversed(self._always(statement)):
+            for node in walk(part):
                 if isinstance(node, cst.Call) and self.roles.path(node.func) in _SYNCHRONIZE:
                     return node
         return None
@@ -169,6 +176,27 @@ class Loops:
         for node in self._own(loop.node, within_loops=kind is cst.Return):
             if isinstance(node, kind) and self.index.source.offsets(node)[0] > first:
                 yield node
+
+    def settled(self, leaving: cst.CSTNode) -> bool:
+        """Whether a barrier is passed on the way to an early exit, and no device work behind it."""
+        for statement in self._on_the_way(leaving):
+            if self._wait(statement) is not None:
+                return True
+            if not isinstance(statement, cst.If) and self.effects.of(statement):
+                return False
+            if statement in self.fenced:
+                return True
+        return False
+
+    def _on_the_way(self, leaving: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The statements in front of one, and those around it, from the last to the loop's first."""
+        line = self.index.statement_of(leaving)
+        while line is not None and not isinstance(line, (*LOOPS, cst.FunctionDef)):
+            yield line
+            block = self.index.parent(line)
+            before = body_of(block) if block is not None else []
+            yield from reversed(before[: next((i for i, s in enumerate(before) if s is line), 0)])
+            line = self.index.statement_of(block) if block is not None else None
 
     def _own(self, loop: cst.CSTNode, *, within_loops: bool) -> Iterator[cst.CSTNode]:
         """The nodes of a loop's body: not those of functions, nor of inner (step) loops."""

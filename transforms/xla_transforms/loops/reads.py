@@ -15,9 +15,13 @@ from xla_transforms.tree import children, method, receiver, walk
 
 FETCHES = frozenset({"item", "tolist", "cpu", "numpy"})
 _CASTS = frozenset(f"builtins.{name}" for name in ("float", "int", "bool", "complex"))
-_SHOWS = frozenset(f"builtins.{name}" for name in ("print", "str", "repr", "format"))
+_SHOWS = frozenset(
+    {*(f"builtins.{name}" for name in ("print", "str", "repr", "format")), "torchvision.utils.save_image"}
+)
 _COMPARES = frozenset({"builtins.min", "builtins.max"})
-_HOST_PACKAGES = ("math.", "numpy.", "sklearn.", "wandb.", "logging.", "tqdm.", "mlflow.")
+_LOOKS = frozenset({"detach", "items", "keys", "values"})  # give the device no work
+_COMPUTE = ("math.", "numpy.", "sklearn.")
+_LOG = ("wandb.", "logging.", "tqdm.", "mlflow.")
 # Methods of writers, bars and loggers that look at the values they are given.
 LOG_METHODS = frozenset(
     {
@@ -95,19 +99,24 @@ class Reads:
         return name in ("item", "cpu") and not self.roles.path(inner)
 
     def _shown(self, call: cst.Call) -> bool:
-        path, name = self.roles.path(call.func), method(call)
         values = [item for arg in call.args for item in _items(arg.value)]
-        if path in _SHOWS or path in _COMPARES:
-            return any(map(self.on_device, values))
-        if path.startswith(_HOST_PACKAGES) or (name in LOG_METHODS and not path.startswith("torch.")):
-            return any(map(self.on_device, values))
-        base = receiver(call)
-        return name == "format" and Kind.STRING in self.roles.kinds(base) and any(map(self.on_device, values))
+        path = self.roles.path(call.func)
+        looks = path in _COMPARES or path.startswith(_COMPUTE) or self.shows(call)
+        return looks and any(map(self.on_device, values))
+
+    def shows(self, call: cst.Call) -> bool:
+        """Whether a call writes its arguments down, for a reader or into a text."""
+        path, name = self.roles.path(call.func), method(call)
+        if path in _SHOWS or path.startswith(_LOG):
+            return True
+        if name in LOG_METHODS:
+            return not path.startswith("torch.")
+        return name == "format" and Kind.STRING in self.roles.kinds(receiver(call))
 
     def plain(self, node: cst.CSTNode) -> bool:
         """Whether an expression only names a tensor that is computed already."""
         while True:
-            if isinstance(node, cst.Call) and method(node) == "detach":
+            if isinstance(node, cst.Call) and method(node) in _LOOKS:
                 node = node.func
             elif isinstance(node, cst.Attribute) or (
                 isinstance(node, cst.Subscript) and self._looks_up(node)

@@ -1,7 +1,8 @@
 """The ordered passes. A pass is a module with ``RULES`` and ``run(context)``; the order is this tuple.
 
 Loops come first: which loaders are wrapped decides which transfers the device passes still have to write.
-Availability comes last: it keeps one branch of an ``if``, with all that the others changed in it.
+Barriers come behind the passes that put one in front of a read. Availability comes last: it keeps one
+branch of an ``if``, with all that the others changed in it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from xla_transforms.passes import (
     distributions,
     dynamic_shapes,
     entry_points,
+    frameworks,
     generators,
+    gpu_numbers,
     grad_scaler,
     gradient_modes,
     host_operators,
@@ -46,12 +49,14 @@ from xla_transforms.passes import (
     one_process,
     optimizer_order,
     packages,
+    padding,
     pinned_memory,
     process_groups,
     ragged_batches,
     ranks,
     replica_buffers,
     replica_wrappers,
+    sagemaker_jobs,
     samplers,
     seeds,
     several_devices,
@@ -62,7 +67,11 @@ from xla_transforms.passes import (
     synchronised_norms,
     tied_weights,
     timers,
+    trainer_arguments,
+    trainer_entry,
+    trainer_use,
     transfers,
+    type_names,
 )
 
 PASSES: tuple[ModuleType, ...] = (
@@ -78,6 +87,7 @@ PASSES: tuple[ModuleType, ...] = (
     loaders,
     transfers,
     device,
+    type_names,
     device_types,
     device_moves,
     device_choice,
@@ -99,10 +109,10 @@ PASSES: tuple[ModuleType, ...] = (
     tied_weights,
     optimizer_order,
     steps,
-    barrier,
     accumulators,
     step_closures,
     host_reads,
+    barrier,
     distributions,
     master_guards,
     decisions,
@@ -113,11 +123,29 @@ PASSES: tuple[ModuleType, ...] = (
     streams,
     cuda_settings,
     dynamic_shapes,
+    padding,
     ragged_batches,
     host_operators,
     packages,
     launch,
+    frameworks,
+    trainer_arguments,
+    trainer_use,
+    trainer_entry,
+    sagemaker_jobs,
+    gpu_numbers,
     availability,
     entry_points,
     leftovers,
+)
+# The passes for programs in which a framework or a launcher uses CUDA, and the script does not name it.
+WITHOUT_CUDA: tuple[ModuleType, ...] = (
+    padding,
+    packages,
+    frameworks,
+    trainer_arguments,
+    trainer_use,
+    trainer_entry,
+    sagemaker_jobs,
+    gpu_numbers,
 )

@@ -38,14 +38,19 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     for deferral in context.deferrals:
-        for total in deferral.sums.values():
-            _sum(context, deferral, total)
-        for unit in deferral.deferred.values():
-            change = context.plan.change(VALUE, unit.statement, "the value is read where it is shown")
-            if deferral.tensor_of(deferral.value_of(unit)) is not None:
-                _keep_tensor(context, change, deferral, deferral.value_of(unit), widen=False)
-        for function in deferral.functions:
-            _give_back_tensor(context, deferral, function)
+        with context.plan.together(deferral, needs=[deferral.loop]):
+            _defer(context, deferral)
+
+
+def _defer(context: Context, deferral: Deferral) -> None:
+    for total in deferral.sums.values():
+        _sum(context, deferral, total)
+    for unit in deferral.deferred.values():
+        change = context.plan.change(VALUE, unit.statement, "the value is read where it is shown")
+        if deferral.tensor_of(deferral.value_of(unit)) is not None:
+            _keep_tensor(context, change, deferral, deferral.value_of(unit), widen=False)
+    for function in deferral.functions:
+        _give_back_tensor(context, deferral, function)
 
 
 def _sum(context: Context, deferral: Deferral, total: Sum) -> None:

@@ -13,9 +13,17 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
-from xla_transforms.roles.fold import FALSE_ON_CUDA, IN_GROUP, TRUE_ON_CUDA, launched, numbers_gpu
-from xla_transforms.roles.ranks import COUNTS
+from xla_transforms.roles import Kind
+from xla_transforms.roles.fold import (
+    FALSE_ON_CUDA,
+    IN_GROUP,
+    TRUE_ON_CUDA,
+    counts_devices,
+    launched,
+    numbers_gpu,
+)
 from xla_transforms.tree import walk
 
 AVAILABLE = Rule(
@@ -40,7 +48,6 @@ EMPTY = Rule(
 RULES = (AVAILABLE, GROUPED, EMPTY)
 
 _CONDITIONS = (cst.BooleanOperation, cst.UnaryOperation, cst.Comparison, cst.Call)
-_SHOWS = ("builtins.print", "builtins.format", "builtins.str", "logging.")
 
 
 def run(context: Context) -> None:
@@ -77,7 +84,7 @@ class Folds:
     def is_atom(self, node: cst.CSTNode) -> bool:
         roles = self.context.roles
         if isinstance(node, cst.Comparison):
-            counts = isinstance(node.left, cst.Call) and roles.path(node.left.func) in COUNTS
+            counts = counts_devices(roles, node.left)
             return counts or self.is_grouped(node) or (numbers_gpu(roles, node) and self._moves_inside(node))
         decided = isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
         return decided or self.is_grouped(node)
@@ -91,12 +98,16 @@ class Folds:
 
     def _moves_inside(self, node: cst.CSTNode) -> bool:
         """Whether moves or choices of a device hang on a condition (or only a message does)."""
-        guard = next((a for a in self.context.index.ancestors(node) if isinstance(a, cst.If)), None)
+        choices = (cst.If, cst.IfExp)
+        guard = next((a for a in self.context.index.ancestors(node) if isinstance(a, choices)), None)
         if guard is None or not self.context.index.within(node, guard.test):
             return False
         ways = [guard.body, *([guard.orelse] if guard.orelse is not None else [])]
-        attributes = (n for way in ways for n in walk(way) if isinstance(n, cst.Attribute))
-        return any(n.attr.value in ("cuda", "to", "DataParallel") for n in attributes)
+        return any(self._moves(n) for way in ways for n in walk(way))
+
+    def _moves(self, node: cst.CSTNode) -> bool:
+        named = isinstance(node, cst.Attribute) and node.attr.value in ("cuda", "to", "DataParallel")
+        return named or is_word(node) or self.context.roles.path(node) == "torch.device"
 
     def is_root(self, node: cst.BaseExpression) -> bool:
         """Whether a node is a whole condition that asks for CUDA's presence."""
@@ -190,11 +201,13 @@ class Folds:
 
     def _shown(self, parent: cst.CSTNode | None) -> bool:
         """Whether an answer is only shown: then it stays the truth about CUDA."""
-        if isinstance(parent, cst.FormattedStringExpression):
-            return True
+        while isinstance(parent, (cst.Element, cst.Tuple)):
+            parent = self.context.index.parent(parent)
+        if isinstance(parent, cst.BinaryOperation) and isinstance(parent.operator, cst.Modulo):
+            return Kind.STRING in self.context.roles.kinds(parent.left)
         call = self.context.index.parent(parent) if isinstance(parent, cst.Arg) else None
-        path = self.context.roles.path(call.func) if isinstance(call, cst.Call) else ""
-        return path.startswith(_SHOWS)
+        shown = isinstance(call, cst.Call) and self.context.loops.reads.shows(call)
+        return shown or isinstance(parent, cst.FormattedStringExpression)
 
 
 def _empty_guards(context: Context, folds: Folds) -> None:

@@ -43,10 +43,12 @@ def run(context: Context) -> None:
     for loop in context.loops.all:
         if context.loops.synchronized(loop) is not None:
             if loop.loader is not None:
-                message = "the loop's own synchronize() is its barrier; its loader stays as it is"
-                context.plan.report(REDUNDANT, loop.node, message)
+                message = "the loop's own synchronize() is its barrier, so its loader stays as it is"
+                advice = "take the synchronize() out, if it is not there to measure, and wrap the loader"
+                context.plan.report(REDUNDANT, loop.node, message, advice)
             continue
-        _place(context, loop)
+        with context.plan.together(loop):
+            _place(context, loop)
 
 
 def _place(context: Context, loop: Loop) -> None:
@@ -67,7 +69,8 @@ def _before_exits(context: Context, loop: Loop, anchor: cst.CSTNode | None) -> N
         kinds.append(cst.Continue)
     for kind in kinds:
         for node in context.loops.exits(loop, kind):
-            if anchor is None or not _behind(context, node, anchor):
+            fenced = anchor is not None and _behind(context, node, anchor)
+            if not fenced and not context.loops.settled(node):
                 message = "the iteration's barrier comes before it leaves"
                 change = context.plan.change(EXIT, node, message)
                 _insert(context, change, node)

@@ -12,6 +12,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.roles import Kind
+from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.statements import bare, live_calls, migrating, path_of, reads_of
 from xla_transforms.targets.base import Spelling
 from xla_transforms.tree import method, receiver
@@ -139,6 +140,8 @@ def _question(context: Context, call: cst.Call, path: str) -> None:
         "torch.accelerator.current_device_index": target.device,
         "torch.accelerator.current_device_idx": target.device,
     }
+    if path in COUNTS and context.distributed and context.replicas.starts.before(call):
+        return  # the runtime must not be asked before the launch; who needs the number is told so
     if path in answers:
         spelling = answers[path]
         if spelling is target.device and _counted(context, call):

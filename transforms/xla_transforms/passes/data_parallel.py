@@ -41,6 +41,11 @@ _KEYS = "; the wrapper's state_dict() had keys that begin with 'module.'"
 def run(context: Context) -> None:
     if not context.uses_cuda:
         return
+    with context.plan.together("data parallel"):
+        _unwrapped(context)
+
+
+def _unwrapped(context: Context) -> None:
     wrappers = Wrappers(context.roles, DATA_PARALLEL)
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)

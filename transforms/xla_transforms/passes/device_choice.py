@@ -91,7 +91,8 @@ def _leave(context: Context, statement: cst.With) -> None:
             return
         change = context.plan.change(SET_DEVICE, statement, message)
         if not Branches(context).keep_block(change, statement, statement.body):
-            context.plan.report(NOT_MOVED, statement, "take this with statement away by hand")
+            message = "this with statement raises without CUDA, and the text in its block cannot be moved"
+            context.plan.report(NOT_MOVED, statement, message, "take the statement away by hand")
         return
     for item in ours:
         change = context.plan.change(SET_DEVICE, item, message)

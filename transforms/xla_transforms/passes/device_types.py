@@ -12,8 +12,8 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.naming import reads
-from xla_transforms.placing import device_at, device_here
+from xla_transforms.placing import device_here
+from xla_transforms.roles.types import DTYPES
 from xla_transforms.tree import method, receiver, string_value, value_of
 
 MADE = Rule(
@@ -33,33 +33,16 @@ TYPE_LEFT = Rule(
     "tensor-type-left",
     "A CUDA tensor type stays, because it is not known what becomes of it.",
     "Making a tensor of it raises without CUDA.",
-    Severity.WARNING,
+    Severity.ERROR,
 )
 RULES = (MADE, CAST, TYPE_LEFT)
 
-DTYPES = {
-    "FloatTensor": "float32",
-    "DoubleTensor": "float64",
-    "HalfTensor": "float16",
-    "BFloat16Tensor": "bfloat16",
-    "LongTensor": "int64",
-    "IntTensor": "int32",
-    "ShortTensor": "int16",
-    "CharTensor": "int8",
-    "ByteTensor": "uint8",
-    "BoolTensor": "bool",
-}
 _PREFIX = "torch.cuda."
 
 
 def run(context: Context) -> None:
     if not context.uses_cuda:
         return
-    for assign in list(context.index.all(cst.Assign)):
-        assert isinstance(assign, cst.Assign)
-        alias = Alias(context, assign)
-        if alias.types and context.plan.free(assign.value):
-            alias.rewrite()
     for call in list(context.index.all(cst.Call)):
         if isinstance(call, cst.Call) and method(call) == "type" and context.plan.free(call):
             given = value_of(call, "dtype", 0)
@@ -81,6 +64,11 @@ def cuda_type(context: Context, node: cst.CSTNode) -> str:
 def _cast(context: Context, call: cst.Call, dtype: str) -> None:
     base = receiver(call)
     assert base is not None
+    if context.loops.needless(call):
+        with context.plan.together(needs=[context.loops.of(call)]):
+            change = context.plan.change(CAST, call, "the device loader brings the batch to the device")
+        change.replace(call, f"{{0}}.to({dtype})", base)
+        return
     change = context.plan.change(CAST, call, "the cast moves to the XLA device")
     device = device_here(context, call, change)
     change.replace(call, f"{{0}}.to({device}, {dtype})", base)
@@ -93,7 +81,7 @@ def _type(context: Context, node: cst.Attribute) -> None:
     if isinstance(parent, cst.Call) and parent.func is node and context.plan.free(parent):
         _made(context, node, parent)
     else:
-        message = "it is not known what becomes of this tensor type"
+        message = "this CUDA tensor type stays: it is not known what becomes of it"
         context.plan.report(TYPE_LEFT, node, message, "use a dtype and a device instead")
 
 
@@ -117,93 +105,3 @@ def _made(context: Context, node: cst.Attribute, call: cst.Call) -> None:
 
 def _all_floats(literal: cst.List | cst.Tuple) -> bool:
     return bool(literal.elements) and all(isinstance(e.value, cst.Float) for e in literal.elements)
-
-
-class Alias:
-    """A type under another name: ``Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor``."""
-
-    def __init__(self, context: Context, assign: cst.Assign) -> None:
-        self.context = context
-        self.assign = assign
-        self.types = {n: t for n in self._ways(assign.value) if (t := cuda_type(context, n))}
-        self.target = assign.targets[0].target
-
-    def _ways(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-        if isinstance(node, cst.IfExp):
-            return [*self._ways(node.body), *self._ways(node.orelse)]
-        return [node]
-
-    def rewrite(self) -> None:
-        ways = self._ways(self.assign.value)
-        names = {self.types.get(w) or self.context.roles.path(w).removeprefix("torch.") for w in ways}
-        uses = self._uses()
-        if uses is None or not names <= set(DTYPES):
-            for node in self.types:
-                self.context.plan.report(TYPE_LEFT, node, "it is not known what becomes of this tensor type")
-        elif all(method(call) == "type" for call in uses):
-            self._as_dtypes(ways, uses)
-        elif len(names) == 1:
-            self._as_one_type(names.pop(), uses)
-        else:
-            message = "tensors of several types are made under one name"
-            self.context.plan.report(
-                TYPE_LEFT, self.assign.value, message, "use a dtype and a device instead"
-            )
-
-    def _uses(self) -> list[cst.Call] | None:
-        """The calls that make a tensor of the type or cast to it; ``None`` where it goes elsewhere."""
-        if not isinstance(self.target, cst.Name) or len(self.assign.targets) != 1:
-            return None
-        found: list[cst.Call] = []
-        for read in reads(self.context.roles, self.target, self.target.value):
-            parent = self.context.index.parent(read)
-            call = self.context.index.parent(parent) if isinstance(parent, cst.Arg) else parent
-            if not isinstance(call, cst.Call) or (call.func is not read and method(call) != "type"):
-                return None
-            found.append(call)
-        return found
-
-    def _as_dtypes(self, ways: list[cst.BaseExpression], uses: list[cst.Call]) -> None:
-        change = self.context.plan.change(CAST, self.assign, "the type becomes a dtype")
-        for way in ways:
-            name = self.types.get(way) or self.context.roles.path(way).removeprefix("torch.")
-            change.replace(way, f"torch.{DTYPES[name]}")
-        for call in uses:
-            self._cast_use(call, getattr(self.target, "value", ""))
-
-    def _as_one_type(self, name: str, uses: list[cst.Call]) -> None:
-        """One type on the host; its choice of a place becomes a device variable."""
-        self._choose_device()
-        change = self.context.plan.change(
-            MADE, self.assign, "the type is the host's; what is made of it is moved"
-        )
-        change.replace(self.assign.value, f"torch.{name}")
-        for call in uses:
-            if method(call) == "type":
-                self._cast_use(call, f"torch.{DTYPES[name]}")
-            else:
-                move = self.context.plan.change(MADE, call, "the tensor is moved to the script's device")
-                move.wrap(call, f"{{0}}.to({device_at(self.context, call, move)})")
-
-    def _cast_use(self, call: cst.Call, dtype: str) -> None:
-        base = receiver(call)
-        if base is not None and self.context.plan.free(call):
-            change = self.context.plan.change(CAST, call, "the cast moves to the script's device")
-            change.replace(call, f"{{0}}.to({device_at(self.context, call, change)}, {dtype})", base)
-
-    def _choose_device(self) -> None:
-        """``device = torch_xla.device() if cuda else torch.device("cpu")`` above the first such choice."""
-        value, index = self.assign.value, self.context.index
-        statement = index.statement_of(self.assign)
-        if not isinstance(value, cst.IfExp) or self.context.roles.fold(value.test) is not None:
-            return
-        taken = self.context.placing.visible(self.assign) or index.named("device")
-        if taken or statement is None:
-            return
-        change = self.context.plan.change(
-            MADE, self.assign, "the choice of a type was the choice of a device"
-        )
-        ways = [change.spell(self.context.target.device), 'torch.device("cpu")']
-        first, second = ways if value.body in self.types else reversed(ways)
-        change.before(statement, f"device = {first} if {index.source.code(value.test)} else {second}")
-        self.context.placing.declare(statement, "device")

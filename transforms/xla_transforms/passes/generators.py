@@ -119,8 +119,9 @@ def _fork(context: Context, call: cst.Call) -> None:
     known = context.target.fork_rng
     if known is None or not isinstance(item, cst.WithItem) or item.asname is not None or has_star(call):
         by_hand = "put xm.get_rng_state() back by xm.set_rng_state(...)"
-        advice = "with xm.fork_rng(): ..." if known is not None else by_hand
-        context.plan.report(NOT_FORKED, call, "fork the XLA device's state too", advice)
+        advice = "fork that too: with ..., xm.fork_rng():" if known is not None else by_hand
+        message = "this fork of the random state leaves the XLA device out"
+        context.plan.report(NOT_FORKED, call, message, advice)
         return
     change = context.plan.change(FORK, call, "the XLA device's generator is forked too")
     fork = change.spell(known)

@@ -17,7 +17,7 @@ from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.roles.classes import bases
-from xla_transforms.scalers import CUDA_PATHS, PATHS, Group, groups
+from xla_transforms.scalers import CUDA_PATHS, PATHS, SCALERS, Group, groups
 from xla_transforms.tree import argument, has_star
 
 UNWOUND = Rule(
@@ -63,12 +63,14 @@ def run(context: Context) -> None:
         if context.target.has_grad_scaler:
             _rename(context, group)
         elif group.understood:
-            _Unwinding(context, group).write()
+            with context.plan.together(SCALERS):
+                _Unwinding(context, group).write()
             listed = [n for n in group.removed if isinstance(n, (cst.Arg, cst.Param, cst.DictElement))]
             items += [n for n in listed if _ours(context, n)]
         else:
             _keep(context, group)
-    _drop_items(context, items)
+    with context.plan.together(SCALERS):
+        _drop_items(context, items)
     if context.uses_cuda:
         _derived(context)
 

@@ -57,8 +57,10 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     for deferral in context.deferrals:
-        _guarded_barriers(context, deferral, _barriers(context, deferral))
-        _restore(context, deferral)
+        with context.plan.together(deferral.loop):
+            _guarded_barriers(context, deferral, _barriers(context, deferral))
+        with context.plan.together(deferral):
+            _restore(context, deferral)
         for unit in _costly(deferral):
             _report(context, deferral, unit)
     _in_functions(context)
@@ -106,6 +108,7 @@ def _barrier(context: Context, line: cst.CSTNode) -> None:
     if context.distributed:
         line = Guards(context).place_for_all(line)
     change.before(line, change.spell(context.target.sync))
+    context.loops.fenced.add(line)
 
 
 def _precedes(context: Context, unit: Unit, line: cst.CSTNode) -> bool:

@@ -11,6 +11,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Site
+from xla_transforms.scopes import How
 from xla_transforms.statements import migrating, path_of
 
 LEFT = Rule(
@@ -37,13 +38,19 @@ def run(context: Context) -> None:
     if not migrating(context):
         return
     handled = _handled(context)
-    for node in (*context.index.all(cst.Attribute), *context.index.names()):
+    for node in (*context.index.all(cst.Attribute), *_imported(context)):
         path = path_of(context, node)
         if not path.startswith(_CUDA) or path in _HARMLESS or not _outermost(context, node):
             continue
         if not _gone(context, node, handled) and not context.roles.dead(node):
             advice = "replace it by hand, or take it out"
             context.plan.report(LEFT, node, f"{path} needs CUDA and is left", advice)
+
+
+def _imported(context: Context) -> list[cst.Name]:
+    """The names that imports bind; of others, that which they stand for is written out elsewhere."""
+    bindings = context.roles.bindings
+    return [n for n in context.index.names() if any(b.how is How.IMPORT for b in bindings(n))]
 
 
 def _outermost(context: Context, node: cst.CSTNode) -> bool:

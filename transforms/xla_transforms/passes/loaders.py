@@ -36,6 +36,8 @@ UNWRAPPED = Rule(
 )
 RULES = (WRAP, UNWRAPPED)
 
+_BY_HAND = "it is right as it is; in pl.MpDeviceLoader, where device tensors will do, it would load ahead"
+
 
 def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
@@ -46,12 +48,14 @@ def run(context: Context) -> None:
             loop.reason = "the user's flags choose the device, and no device variable is at hand here"
     made = _at_creation(context)
     for call in sorted(made, key=context.index.source.offsets):
-        _wrap_where_made(context, call)
+        with context.plan.together(*(loop for loop in context.loops.all if call in _origins(context, loop))):
+            _wrap_where_made(context, call)
     for loop in context.loops.all:
         if loop.wrapped and not _origins(context, loop) & made:
-            _wrap_at_loop(context, loop)
+            with context.plan.together(loop):
+                _wrap_at_loop(context, loop)
         elif loop.reason and not loop.wrapped:
-            context.plan.report(UNWRAPPED, loop.node, f"the loader is not wrapped: {loop.reason}")
+            context.plan.report(UNWRAPPED, loop.node, f"the loader is not wrapped: {loop.reason}", _BY_HAND)
 
 
 def _undecidable(context: Context, loop: Loop) -> bool:

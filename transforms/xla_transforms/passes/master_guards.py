@@ -80,31 +80,31 @@ def run(context: Context) -> None:
     opened = _open(context, guards, hoists)
     for guard, master in context.replicas.alone.of_module(context.index):
         if guard not in opened:
-            hoists.above(guards, guards.region(guard, master))
+            with context.plan.together(guard):
+                hoists.above(guards, guards.region(guard, master))
 
 
 def _open(context: Context, guards: Guards, hoists: _Hoisting) -> set[cst.CSTNode]:
     """Open the guards of saves and step closures; gives the guards whose blocks are seen to."""
-    seen: set[cst.CSTNode] = set()
     for region in guards.saving:
-        seen.add(region.node)
         if region.obstacle:
             _report(context, region)
         elif region.block or region.leaves or region.node in context.replicas.alone.masters:
-            hoists.of_runs(region)
-            guards.open(context.plan.change(UNGUARDED, region.node, "every replica reaches xm.save"), region)
-            _decide(context, guards, region)
+            with context.plan.together("saves", region.node):
+                hoists.of_runs(region)
+                change = context.plan.change(UNGUARDED, region.node, "every replica reaches xm.save")
+                guards.open(change, region)
+                _decide(context, guards, region)
     for region in guards.logging:
-        seen.add(region.node)
         if region.obstacle:
             message = f"the other replicas do not add the step closure in it: {region.obstacle}"
             context.plan.report(UNSHOWN, region.node, message, _LOG_ADVICE)
-        else:
+            continue
+        with context.plan.together(region.node):
             hoists.of_runs(region)
-            guards.open(
-                context.plan.change(SHOWN, region.node, "the closure itself asks for the master"), region
-            )
-    return seen
+            change = context.plan.change(SHOWN, region.node, "the closure itself asks for the master")
+            guards.open(change, region)
+    return {region.node for region in (*guards.saving, *guards.logging)}
 
 
 def _report(context: Context, region: Region) -> None:

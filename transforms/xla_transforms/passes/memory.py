@@ -85,7 +85,8 @@ def _statistic(
     outer = context.index.parent(call)
     if name in _KEYS:
         if _KEYS[name] == _PEAK:
-            context.plan.report(PEAK, call, "the peak since the process began", fixed=True)
+            message = "it is the peak since the process began: XLA cannot reset it"
+            context.plan.report(PEAK, call, message, fixed=True)
         return [(call, f'{{m}}["{_KEYS[name]}"]')]
     if name == "mem_get_info":
         return [(call, f'({{m}}["{_LIMIT}"] - {{m}}["{_USED}"], {{m}}["{_LIMIT}"])')]
@@ -95,9 +96,9 @@ def _statistic(
         key = _key(outer)
         if key in _STATS and isinstance(outer, cst.Subscript):
             return [(outer, f'{{m}}["{_STATS[key]}"]')]
-        context.plan.report(NO_COUNTERPART, call, "no counterpart", "read xm.get_memory_info() instead")
+        _without(context, call, name)
     elif name == "memory_snapshot" and bare(context, call) is None:
-        context.plan.report(NO_COUNTERPART, call, "no counterpart", "read xm.get_memory_info() instead")
+        _without(context, call, name)
     return []
 
 
@@ -118,6 +119,11 @@ def _key(outer: cst.CSTNode | None) -> str:
     return string_value(outer.slice[0].slice.value) or ""
 
 
+def _without(context: Context, call: cst.Call, name: str) -> None:
+    message = f"torch.cuda.{name} has no counterpart on XLA and is left: it raises without CUDA"
+    context.plan.report(NO_COUNTERPART, call, message, "read xm.get_memory_info() instead, or take it out")
+
+
 def _define(context: Context, change: Planned) -> str:
     """The name of the function that asks the device; it is written below the imports."""
     bound = {name for scope in context.index.scopes.values() for name in scope.bindings}
@@ -127,7 +133,7 @@ def _define(context: Context, change: Planned) -> str:
     source = context.index.source
     call = change.spell(context.target.memory_info)
     text = _FUNCTION.format(name=name, indent=source.indent, call=call)
-    offset, _ = context.plan.imports.insertion()
+    offset = context.plan.imports.end()
     above = [s for s in source.module.body if source.line_end(source.offsets(s)[1]) == offset]
     if above:
         change.after(above[0], "", "", *text.split("\n"))

@@ -58,7 +58,7 @@ _ADVICE = {
 
 
 def run(context: Context) -> None:
-    if not migrating(context):
+    if not (migrating(context) or context.frameworks.trains):
         return
     told: set[cst.CSTNode] = set()
     for binding in _imports(context):

@@ -12,11 +12,12 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.replicas import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE
+from xla_transforms.replicas import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE, Style
 from xla_transforms.roles import Kind
 from xla_transforms.roles.ranks import COUNTS, FUNCTIONS, PLACES, SIZES
 from xla_transforms.statements import bare
 from xla_transforms.targets.base import Spelling
+from xla_transforms.tree import walk
 
 ASKED = Rule(
     "XLA144",
@@ -72,6 +73,9 @@ def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
         own = {f.detail for f in context.roles.facts(sum_) if f.node is sum_}
         if own & (PLACES | SIZES):
             yield sum_, context.replicas.number(sum_)
+    for node in context.replicas.counts.carried(context.index):
+        if not _written(context, node):
+            yield node, WORLD_SIZE
     yield from _options(context)
 
 
@@ -83,7 +87,7 @@ def _options(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
             yield node, LOCAL_RANK
 
 
-def _of_environment(context: Context, node: cst.BaseExpression) -> bool:
+def _of_environment(context: Context, node: cst.CSTNode) -> bool:
     if not isinstance(node, (cst.Call, cst.Subscript)):
         return False
     return any(f.kind is Kind.ENVIRONMENT and f.node is node for f in context.roles.facts(node))
@@ -117,6 +121,8 @@ def _spelling(context: Context, number: str) -> Spelling:
 def _early(context: Context, node: cst.BaseExpression, number: str) -> None:
     if context.replicas.counts.only_counts(node):
         return  # the launch takes it away
+    if context.replicas.style is Style.SPAWN and any(_of_environment(context, n) for n in walk(node)):
+        return  # what the user tells the starting process, of hosts
     advice = "ask inside of the function that torch_xla.launch starts"
     message = f"the {number} is asked for before torch_xla.launch starts the processes"
     context.plan.report(EARLY, node, message, advice)

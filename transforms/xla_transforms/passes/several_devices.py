@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
-from xla_transforms.placing import several_devices, sharding
+from xla_transforms.placing import several_devices, sharding, shares_several
 
 SEVERAL = Rule(
     "XLA191",
@@ -32,10 +32,18 @@ RULES = (SEVERAL, SHARDED)
 def run(context: Context) -> None:
     if not context.names_cuda:
         return
-    for node in several_devices(context):
-        advice = "choose one device, or split the model with torch_xla.distributed.spmd"
-        context.plan.report(SEVERAL, node, "one of several GPUs that the script names", advice)
+    _several(context)
     _sharded(context)
+
+
+def _several(context: Context) -> None:
+    advice = "choose one device, or split the model with torch_xla.distributed.spmd"
+    found = several_devices(context)
+    for node in found:
+        context.plan.report(SEVERAL, node, "one of several GPUs that the script names", advice)
+    if not found and context.speaks_of_gpu and shares_several(context):
+        first = context.index.source.module.body[0]
+        context.plan.report(SEVERAL, first, "left as its program is, which names several GPUs", advice)
 
 
 def _sharded(context: Context) -> None:

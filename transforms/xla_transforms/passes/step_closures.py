@@ -14,7 +14,8 @@ from xla_transforms.findings import Rule
 from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.handover import Run
-from xla_transforms.plan import Planned, Render
+from xla_transforms.plan import Render
+from xla_transforms.replicas import Region
 
 CLOSURE = Rule(
     "XLA721",
@@ -39,7 +40,9 @@ def run(context: Context) -> None:
         for found in deferral.runs:
             function = context.index.function_of(deferral.loop.node)
             used[function] = used.get(function, 0) + 1
-            _write(context, deferral, found, _name(context, used[function]), guards)
+            opened = [region.node for region in _opened(guards, found)]
+            with context.plan.together(deferral, *opened, needs=[deferral.loop]):
+                _write(context, deferral, found, _name(context, used[function]), guards)
 
 
 def _name(context: Context, number: int) -> str:
@@ -66,15 +69,16 @@ def _write(
         head.append(f"{context.index.source.indent}{scope} {', '.join(found.outer)}")
     late = [n for n in found.names if n in deferral.sums or n in deferral.deferred]
     head += [context.index.source.indent + deferral.restored(n) for n in late]
-    test = _masters(change, guards, first) if guards is not None else ""
+    opened = _opened(guards, found)
+    test = guards.test(change, opened[0].master) if guards is not None and opened else ""
     text = _Text(context, found, head, add, test)
     change.replace_statements(first, last, text.write)
 
 
-def _masters(change: Planned, guards: Guards, first: cst.CSTNode) -> str:
-    """The condition that a closure itself asks, where the guard around it opens to all replicas."""
-    around = guards.around(first)
-    return guards.test(change, around[0].master) if around and not around[0].obstacle else ""
+def _opened(guards: Guards | None, found: Run) -> list[Region]:
+    """The guards of the master around a closure that open to all replicas: it asks for the master itself."""
+    around = guards.around(found.units[0].statement) if guards is not None else []
+    return [region for region in around if not region.obstacle]
 
 
 def _tuple(items: list[str]) -> str:

@@ -16,7 +16,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.loops.effects import Effect
 from xla_transforms.roles import Kind
-from xla_transforms.scalers import unwound
+from xla_transforms.scalers import SCALERS, unwound
 from xla_transforms.targets.base import XM
 from xla_transforms.tree import body_of, method, receiver, value_of
 
@@ -63,7 +63,8 @@ def _step(context: Context, call: cst.Call) -> None:
     kinds = context.roles.kinds(base)
     if kinds == {Kind.SCALER}:
         if unwound(context, base) and (optimizer := value_of(call, "optimizer", 0)) is not None:
-            _write(context, call, optimizer, plain=False)
+            with context.plan.together(SCALERS):
+                _write(context, call, optimizer, plain=False)
     elif kinds == {Kind.OPTIMIZER}:
         _write(context, call, base, plain=True)
     elif kinds <= {Kind.NAME} and not call.args:

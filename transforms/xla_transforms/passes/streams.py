@@ -102,7 +102,8 @@ def _leave_stream(context: Context, item: cst.WithItem) -> None:
     if item.asname is None:
         leave_with(context, context.plan.change(STREAM, item, _MESSAGE), item)
         return
-    context.plan.report(STREAM_LEFT, item, "take this with statement away by hand")
+    message = "this with statement needs a CUDA stream, under a name that is used"
+    context.plan.report(STREAM_LEFT, item, message, "take the statement away by hand, and what uses the name")
 
 
 def _orders(context: Context, call: cst.Call) -> bool:
@@ -127,7 +128,8 @@ def _unmake(context: Context, call: cst.Call) -> None:
     for read in reads:
         if not _goes(context, read):
             advice = "streams order CUDA's work; take this use away by hand"
-            context.plan.report(STREAM_LEFT, read, "the stream is None from now on", advice)
+            message = "this use of a stream stays, but the stream is None"
+            context.plan.report(STREAM_LEFT, read, message, advice)
 
 
 def _reads(context: Context, target: cst.BaseExpression) -> list[cst.CSTNode]:

@@ -49,7 +49,7 @@ def _leave_out(context: Context, call: cst.Call) -> None:
         return
     change = context.plan.change(CONVERTED, call, "each replica normalises by its own batch")
     targets = [t.target for t in assign.targets] if isinstance(assign, cst.Assign) else []
-    if len(targets) == 1 and same(targets[0], model):
+    if assign is not None and len(targets) == 1 and same(targets[0], model):
         change.remove(assign)
     else:
         change.replace(call, "{0}", model)

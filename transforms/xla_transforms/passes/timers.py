@@ -51,12 +51,14 @@ def run(context: Context) -> None:
     if made:
         events = Events(context)
         if (odd := events.not_understood()) is None:
-            events.convert(made)
+            with context.plan.together("timers"):
+                events.convert(made)
             return
         advice = "measure with time.perf_counter() behind torch_xla.sync(wait=True)"
         for call in made:
             line = context.index.source.span(odd).line
-            context.plan.report(LEFT, call, f"line {line} uses it in a way that is not understood", advice)
+            message = f"this event stays: line {line} uses it in a way that is not understood"
+            context.plan.report(LEFT, call, message, advice)
 
 
 class Events:

@@ -9,8 +9,10 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.loops.remade import kept_arguments, moved_whole
 from xla_transforms.plan import Planned
-from xla_transforms.tree import COMPREHENSIONS, argument, method, receiver, same
+from xla_transforms.roles.types import DTYPES, cast_to
+from xla_transforms.tree import method, receiver, same
 
 NEEDLESS = Rule(
     "XLA502",
@@ -18,7 +20,13 @@ NEEDLESS = Rule(
     "A transfer of a batch that a device loader already brought to the device goes away.",
     "MpDeviceLoader moves every tensor of a batch (pytorch/xla v2.9.0, parallel_loader.py).",
 )
-RULES = (NEEDLESS,)
+KEPT = Rule(
+    "XLA504",
+    "cast-on-device",
+    "A cast to a tensor type of the CPU becomes a cast to its dtype where a device loader brings the batch.",
+    "x.type(torch.LongTensor) moves an XLA tensor to the CPU (pytorch, Tensor.type).",
+)
+RULES = (NEEDLESS, KEPT)
 
 
 def run(context: Context) -> None:
@@ -26,23 +34,52 @@ def run(context: Context) -> None:
         return
     for loop in context.loops.all:
         if loop.wrapped:
+            moves = {move.transfer: move.statement for move in loop.batches.in_place if move.key is None}
             calls = context.loops.own_transfers(loop)
-            for call in calls:
-                if not context.plan.taken(call):
-                    _take_out(context, call, calls)
+            with context.plan.together(needs=[loop]):
+                for call in calls:
+                    if not context.plan.taken(call) and method(call) != "type":
+                        _take_out(context, call, calls, moves.get(call))
+                for call in loop.batches.casts:
+                    _cast(context, call)
 
 
-def _take_out(context: Context, call: cst.Call, calls: list[cst.Call]) -> None:
+def _cast(context: Context, call: cst.Call) -> None:
+    """``x.type(torch.LongTensor)`` of a batch that is on the device already."""
+    base, cast = receiver(call), cast_to(context.roles, call)
+    if base is not None and cast is not None and context.plan.free(call):
+        change = context.plan.change(KEPT, call, "the cast stays on the device")
+        change.replace(call, f"{{0}}.to({change.use('torch')}.{DTYPES[cast[1]]})", base)
+
+
+def _take_out(
+    context: Context, call: cst.Call, calls: list[cst.Call], around: cst.CSTNode | None
+) -> None:
     change = context.plan.change(NEEDLESS, call, "the device loader brings the batch to the device")
+    if around is not None:
+        change.remove(around)
+        return
     statement = _only_transfers(context, call, calls)
     if statement is not None:
         change.remove(_with_guard(context, statement, calls))
         return
-    whole = _comprehension(context, call)
+    whole = moved_whole(context.roles, call)
     if whole is not None:
-        change.replace(whole[0], "{0}", whole[1])
+        change.replace(whole[0], _copied(context, *whole), whole[1])
         return
     _shorten(change, call)
+
+
+def _copied(context: Context, made: cst.BaseExpression, batch: cst.BaseExpression) -> str:
+    """``list({0})`` where what is made anew gets a name of its own, and the batch is read again behind it."""
+    copy = {cst.ListComp: "list({0})", cst.DictComp: "dict({0})"}.get(type(made), "{0}")
+    if not isinstance(batch, cst.Name) or not isinstance(context.index.parent(made), cst.Assign):
+        return "{0}"
+    index, bindings = context.index, context.roles.bindings(batch)
+    end = index.source.offsets(made)[1]
+    reads = index.named_of(index.scope_of(made).owner(batch.value), batch.value)
+    later = (node for node in reads if index.source.offsets(node)[0] > end)
+    return copy if any(context.roles.bindings(node) == bindings for node in later) else "{0}"
 
 
 def _only_transfers(
@@ -70,9 +107,9 @@ def _onto_itself(
     context: Context, target: cst.BaseExpression, value: cst.BaseExpression, calls: list[cst.Call]
 ) -> bool:
     if value in calls and isinstance(value, cst.Call):
-        return same(target, receiver(value)) and not _rest(value)
+        return same(target, receiver(value)) and not kept_arguments(value)
     for call in calls:
-        whole = _comprehension(context, call)
+        whole = moved_whole(context.roles, call)
         if whole is not None and whole[0] is value:
             return same(_items(target), _items(whole[1]))
     return same(target, value)
@@ -102,43 +139,8 @@ def _with_guard(
     return guard if len(smalls) == 1 or not any(context.plan.taken(s) for s in smalls) else statement
 
 
-def _comprehension(
-    context: Context, call: cst.Call
-) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """``[t.to(device) for t in batch]`` and the batch; ``{k: v.to(device) ...}`` and the dictionary."""
-    outer = context.index.parent(call)
-    if not isinstance(outer, COMPREHENSIONS) or _rest(call):
-        return None
-    clause = outer.for_in
-    if clause.ifs or clause.inner_for_in is not None:
-        return None
-    if isinstance(outer, cst.DictComp):
-        pair = clause.target
-        items = method(clause.iter) == "items" and isinstance(pair, cst.Tuple) and len(pair.elements) == 2
-        if not items or not isinstance(pair, cst.Tuple):
-            return None
-        keys = same(outer.key, pair.elements[0].value) and same(receiver(call), pair.elements[1].value)
-        base = receiver(clause.iter)
-        return (outer, base) if keys and base is not None else None
-    return (outer, clause.iter) if same(receiver(call), clause.target) else None
-
-
-def _rest(call: cst.Call) -> list[cst.Arg]:
-    """The arguments of a transfer that still mean something on the device: a dtype, a memory format."""
-    if method(call) == "cuda":
-        return []
-    device = argument(call, "device", 0)
-    dropped = {"non_blocking", "copy"}
-    rest = [a for a in call.args if a is not device and not (a.keyword and a.keyword.value in dropped)]
-    return [a for a in rest if a.keyword or not _is_flag(a)]
-
-
-def _is_flag(arg: cst.Arg) -> bool:
-    return isinstance(arg.value, cst.Name) and arg.value.value in ("True", "False")
-
-
 def _shorten(change: Planned, call: cst.Call) -> None:
-    base, rest = receiver(call), _rest(call)
+    base, rest = receiver(call), kept_arguments(call)
     assert base is not None
     if not rest:
         change.replace(call, "{0}", base)

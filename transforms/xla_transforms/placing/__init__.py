@@ -6,14 +6,14 @@ expression is written, or, where a function needs it twice, one new ``device = .
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from xla_transforms.placing.flags import Flags
 from xla_transforms.placing.introduced import NEW, VARIABLE, Introduced
-from xla_transforms.placing.moves import is_move, numbered
+from xla_transforms.placing.moves import is_move
+from xla_transforms.placing.several import several
 from xla_transforms.placing.variables import Variable, Variables
 from xla_transforms.plan import Planned
 from xla_transforms.scopes import Binding, How, ModuleIndex
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VARIABLE", "Placing", "Variable", "device_at", "device_here", "is_move", "may_be_cpu", "several_devices",
-    "sharding", "xla_test",
+    "sharding", "shares_several", "xla_test",
 ]  # fmt: skip
 
 
@@ -56,9 +56,13 @@ def device_here(context: Context, node: cst.CSTNode, change: Planned) -> str:
 
 
 def several_devices(context: Context) -> list[cst.CSTNode]:
-    """The places that name a CUDA device by a constant number, where the module names different ones."""
-    named = context.placing.numbered
-    return [node for node, _ in named] if len({number for _, number in named}) > 1 else []
+    """The places where the module names one of several CUDA devices, by constants or by counting."""
+    return several(context.roles, context.index)
+
+
+def shares_several(context: Context) -> bool:
+    """Whether the module, or one that it is imported with, computes on several devices."""
+    return any(several(context.roles, index) for index in context.program.related(context.index))
 
 
 def sharding(index: ModuleIndex) -> list[tuple[str, Binding]]:
@@ -99,7 +103,6 @@ class Placing:
     """The device variables of one module, those it has and those it gets."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
         self.variables = Variables(context.roles, context.index)
         self.flags = Flags(self.variables)
         self._introduced = Introduced(context, self.variables, self.flags)
@@ -119,8 +122,3 @@ class Placing:
     def introduced(self, node: cst.CSTNode) -> bool:
         """Whether ``node`` may use a new variable; plans the line that binds it."""
         return self._introduced.at(node)
-
-    @cached_property
-    def numbered(self) -> list[tuple[cst.CSTNode, int]]:
-        """Every device that the module names by a constant number."""
-        return numbered(self._context.roles, self._context.index)

@@ -10,7 +10,7 @@ from xla_transforms.replicas.starts import Launch, Starts
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import LOCAL_WORLD_SIZE, WORLD_SIZE, joined
-from xla_transforms.scopes import parameters
+from xla_transforms.scopes import ModuleIndex, parameters
 from xla_transforms.tree import argument, has_star, same, value_of, walk
 
 _SIZES = (WORLD_SIZE, LOCAL_WORLD_SIZE)
@@ -70,34 +70,48 @@ class Counts:
         index = self.roles.index(target)
         scope = index.scope_of(target).owner(target.value)
         bound = {b.node for b in scope.bindings[target.value]} if scope is not None else set()
-        return {n for n in index.named_of(scope, target.value) if n not in bound}
+        return {n for n in index.named_of(scope, target.value) if n not in bound and not self._decided(n)}
+
+    def _decided(self, node: cst.Name) -> bool:
+        """Whether a name is read only in a condition that goes, since there are several processes."""
+        index = self.roles.index(node)
+        guards = (a for a in index.ancestors(node) if isinstance(a, cst.If))
+        tests = (guard.test for guard in guards if index.within(node, guard.test))
+        return any(self.roles.fold(test) is not None for test in tests)
 
     @cached_property
     def totals(self) -> list[cst.Assign]:
-        """``args.world_size = gpus * args.world_size`` above a launch, where the group alone reads it."""
+        """``args.world_size = gpus * args.world_size`` above a launch, where nothing there reads it."""
         found = []
         for value in joined(self.roles, "world_size"):
             for node in self.roles.index(value).all(cst.Assign):
                 assert isinstance(node, cst.Assign)
                 target = node.targets[0].target
-                written = isinstance(target, cst.Attribute) and same(target, value)
-                if written and self.starts.before(node) and not self._read(target, node):
+                if not isinstance(target, cst.Attribute) or not same(target, value):
+                    continue
+                if self.starts.before(node) and not self._read(target, node):
                     found.append(node)
         return found
 
     def _read(self, target: cst.Attribute, statement: cst.Assign) -> bool:
-        """Whether a process reads what a launching process wrote, but to join the group."""
-        modules = self.roles.program.modules.values()
-        named = [n for index in modules for n in index.attributed(target.attr.value) if same(n, target)]
+        """Whether the starting process itself reads what it wrote."""
+        index = self.roles.index(statement)
+        end = index.source.offsets(statement)[1]
+        named = [n for n in index.attributed(target.attr.value) if same(n, target)]
+        return any(self.starts.before(n) and index.source.offsets(n)[0] > end for n in named)
+
+    def carried(self, index: ModuleIndex) -> list[cst.Attribute]:
+        """Where processes of a module read a world size that was computed before they were started."""
         joins = set(self.roles.program.calls.get("init_process_group", ()))
-        for node in named:
-            index = self.roles.index(node)
-            if not self.starts.before(node) and joins.isdisjoint(index.ancestors(node)):
-                return True
-            later = index.source.offsets(node)[0] > index.source.offsets(statement)[1]
-            if self.starts.before(node) and later and index is self.roles.index(statement):
-                return True
-        return False
+        found: dict[cst.Attribute, None] = {}
+        for total in self.totals:
+            target = total.targets[0].target
+            assert isinstance(target, cst.Attribute)
+            for node in index.attributed(target.attr.value):
+                inside = not self.starts.before(node) and joins.isdisjoint(index.ancestors(node))
+                if inside and same(node, target):
+                    found[node] = None
+        return list(found)
 
     def only_counts(self, node: cst.CSTNode) -> bool:
         """Whether an expression is there for launches alone: how many processes they start."""

@@ -14,7 +14,7 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
 from xla_transforms.roles.ranks import COUNTS
-from xla_transforms.scopes import ModuleIndex
+from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.tree import body_of, method, receiver, string_value, walk
 
 _DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
@@ -45,6 +45,7 @@ class Layout:
         self.roles, self.index, self.guard = roles, index, guard
         self.moved: list[cst.CSTNode] = []
         self._names: set[str] = set()  # bound by what moves
+        self._used: set[str] = set()  # read by it
         for statement in index.source.module.body:
             if statement is not guard and self._moves(statement):
                 self._move(statement)
@@ -64,6 +65,7 @@ class Layout:
     def _move(self, statement: cst.CSTNode) -> None:
         self.moved.append(statement)
         self._names |= _bound(statement)
+        self._used |= _read(statement)
 
     def _moves(self, statement: cst.CSTNode) -> bool:
         if isinstance(statement, _DEFINITIONS):
@@ -77,14 +79,20 @@ class Layout:
         return not (self._plain(statement) and self._names_once(statement))
 
     def _names_once(self, statement: cst.CSTNode) -> bool:
-        """Whether all that a statement does is to give names their only values: it may come first."""
+        """Whether a statement only gives names their only values, by nothing that moves."""
         module = self.index.scopes[self.index.source.module]
         smalls = body_of(statement) if isinstance(statement, cst.SimpleStatementLine) else []
         plain = all(isinstance(s, (cst.Assign, cst.AnnAssign)) for s in smalls)
         targets = [t for small in smalls for t in _targets(small)]
         once = all(isinstance(t, cst.Name) and len(module.bindings[t.value]) == 1 for t in targets)
         calls = [n for n in walk(statement) if isinstance(n, cst.Call)]
-        return plain and bool(targets) and once and not any(map(self._by_scope, calls))
+        apart = all(self._imported(name) for name in _read(statement) & self._used)
+        return plain and bool(targets) and once and apart and not any(map(self._by_scope, calls))
+
+    def _imported(self, name: str) -> bool:
+        """Whether a name of the module only stands for something imported."""
+        bindings = self.index.scopes[self.index.source.module].bindings.get(name, [])
+        return all(b.how is How.IMPORT for b in bindings)
 
     def _by_scope(self, node: cst.CSTNode) -> bool:
         return isinstance(node, cst.Call) and self.roles.path(node.func) in _BY_SCOPE

@@ -25,6 +25,7 @@ class Roles:
     def __init__(self, program: Program, replicated: bool | None = None) -> None:
         """``replicated`` tells that the processes of a program stay several; by default as it has them."""
         self.program = program
+        self.several: dict[ModuleIndex, list[cst.CSTNode]] = {}  # see placing.several
         self.replicated = program.replicated if replicated is None else replicated
         self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
         self._provisional: dict[int, Facts] = {}

@@ -17,6 +17,7 @@ from xla_transforms.roles.catalog import (
     result_of,
 )
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
+from xla_transforms.roles.types import cast_to
 from xla_transforms.scopes import parameters
 from xla_transforms.tree import argument, method, receiver, string_value, value_of
 
@@ -149,6 +150,8 @@ def _method(roles: Roles, node: cst.Call, item: Fact) -> Facts:
         return frozenset({item})
     if item.kind is Kind.ARGUMENTS:
         return frozenset({item})
+    if item.kind is Kind.STRING and name == "format":
+        return fact(Kind.STRING, item.detail if item.detail.startswith("cuda") else "")
     if item.kind is Kind.SCALER and name == "scale" and node.args:
         return roles.facts(node.args[0].value)
     if item.kind in (Kind.OPTIMIZER, Kind.SCHEDULER) and name in ("state_dict",):
@@ -172,6 +175,9 @@ def _tensor_method(roles: Roles, node: cst.Call, item: Fact, name: str) -> Facts
         if target is not None and not roles.path(target).startswith("torch."):
             return fact(Kind.TENSOR, "device" if item.detail != "host" else "")
         return frozenset({item})
+    cast = cast_to(roles, node)
+    if cast is not None:
+        return fact(Kind.TENSOR, "device" if cast[0] == "cuda" else "host")
     kind, detail = TENSOR_METHODS.get(name, (Kind.TENSOR, item.detail))
     return fact(kind, detail)
 

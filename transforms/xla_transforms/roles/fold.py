@@ -64,9 +64,19 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
         return _boolean(roles, node)
     if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
         return _comparison(roles, node)
+    if isinstance(node, cst.IfExp):
+        return _either(roles, node)
     if isinstance(node, cst.Name):
         return _name(roles, node)
     return None
+
+
+def _either(roles: Roles, node: cst.IfExp) -> bool | None:
+    """``True if torch.cuda.is_available() else False``."""
+    test = fold(roles, node.test)
+    ways = [node.body, node.orelse] if test is None else [node.body if test else node.orelse]
+    values = {fold(roles, way) for way in ways}
+    return values.pop() if len(values) == 1 else None
 
 
 def _boolean(roles: Roles, node: cst.BooleanOperation) -> bool | None:
@@ -87,8 +97,8 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
     if compare is None:
         return None
     number = number_value(target.comparator)
-    if number is not None and isinstance(node.left, cst.Call):
-        if roles.path(node.left.func) not in COUNTS:
+    if number is not None and isinstance(node.left, (cst.Call, cst.Name)):
+        if not counts_devices(roles, node.left):
             return None
         counts = (2, max(2, number), max(2, number) + 1) if roles.replicated else (1,)
         values = {bool(compare(count, number)) for count in counts}
@@ -103,6 +113,15 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
     return None
 
 
+def counts_devices(roles: Roles, node: cst.CSTNode) -> bool:
+    """Whether an expression is the count of devices; of several processes also by a variable's name."""
+    if isinstance(node, cst.Name) and roles.replicated:
+        bindings = roles.bindings(node)
+        plain = len(bindings) == 1 and not bindings[0].path
+        node = bindings[0].value or node if plain else node
+    return isinstance(node, cst.Call) and roles.path(node.func) in COUNTS
+
+
 def launched(roles: Roles, node: cst.CSTNode) -> bool:
     """Whether ``"RANK" in os.environ`` asks a process of several for what its launcher told it."""
     if not roles.replicated or not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
@@ -114,13 +133,36 @@ def numbers_gpu(roles: Roles, node: cst.Comparison) -> bool:
     """Whether ``args.gpu is not None`` asks for the number of the one GPU to use instead of all.
 
     On one device both ways compute the same; the way with a number is the one without DataParallel. Where it
-    chooses how processes share the GPUs, the ways differ in more: the user's number decides.
+    chooses how processes share the GPUs, the ways differ in more: the user's number decides. So it does where
+    without a number the work stays on the CPU.
     """
-    if len(node.comparisons) != 1 or getattr(node.comparisons[0].comparator, "value", "") != "None":
+    if not _asks_for_none(node):
         return False
     moves = (*roles.program.calls.get("cuda", ()), *roles.program.calls.get("set_device", ()))
-    given = [arg.value for call in moves for arg in call.args[:1] if arg.keyword is None]
-    return any(same(node.left, value) for value in given) and not _shares(roles, node)
+    given = [c for c in moves for arg in c.args[:1] if arg.keyword is None and same(node.left, arg.value)]
+    return any(_on_cuda_anyway(roles, call, node.left) for call in given) and not _shares(roles, node)
+
+
+def _asks_for_none(node: cst.CSTNode) -> bool:
+    one = isinstance(node, cst.Comparison) and len(node.comparisons) == 1
+    return one and getattr(node.comparisons[0].comparator, "value", "") == "None"  # type: ignore[attr-defined]
+
+
+def _on_cuda_anyway(roles: Roles, call: cst.Call, number: cst.BaseExpression) -> bool:
+    """Whether a move by a number happens without one too, or CUDA has the work in the other way as well."""
+    child: cst.CSTNode = call
+    for parent in roles.index(call).ancestors(call):
+        if isinstance(parent, cst.If) and any(
+            _asks_for_none(n) and same(n.left, number) for n in walk(parent.test)  # type: ignore[attr-defined]
+        ):
+            other = parent.orelse if child is parent.body else parent.body
+            return other is not None and any(_uses_cuda(n) for n in walk(other))
+        child = parent
+    return True
+
+
+def _uses_cuda(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Attribute) and node.attr.value in ("cuda", "DataParallel")
 
 
 def _shares(roles: Roles, node: cst.Comparison) -> bool:

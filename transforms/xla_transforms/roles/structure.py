@@ -30,6 +30,8 @@ def at(roles: Roles, facts: Facts, path: Path) -> Facts:
 def _step(roles: Roles, item: Fact, step: int | str) -> Facts:
     if item.kind in (Kind.TENSOR, Kind.DATASET, Kind.MODEL, Kind.STATE):
         return frozenset({item})
+    if item.kind is Kind.ARGUMENTS and method(item.node) == "parse_known_args":
+        return frozenset({item}) if step == 0 else UNKNOWN
     if item.kind is Kind.SEQUENCE and isinstance(item.node, (cst.Tuple, cst.List)):
         return _of_literal(roles, item.node, step)
     if item.kind is Kind.SEQUENCE and isinstance(item.node, (cst.ListComp, cst.GeneratorExp)):

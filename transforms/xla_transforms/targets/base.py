@@ -74,3 +74,5 @@ class Target:
     memory_in_kb: bool = False  # its memory information may be kb_free and kb_total
     save_waits: bool = False  # its save waits for all replicas: all must call it
     swaps_parameters: bool = True  # torch can keep the parameters that a move to the device replaces
+    trainer_optimizer: str = ""  # for optim= of transformers' Trainer; "" where old transformers may run
+    launcher: str = ""  # what SageMaker's estimators call the launcher of its training jobs

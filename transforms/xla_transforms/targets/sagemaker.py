@@ -31,6 +31,8 @@ SAGEMAKER = replace(
     launch=Spelling("", "{0}(0)"),
     launch_with=Spelling("", "{0}(0, *{1})"),
     launcher_entry="_mp_fn",
+    launcher="pytorchxla",
+    trainer_optimizer="adamw_torch_xla",  # the container with torch 1.11 has transformers 4.21
     process_group=Spelling(
         "torch.distributed",
         '{m}.init_process_group("xla", rank={n}.get_ordinal(), world_size={n}.xrt_world_size())',

@@ -16,6 +16,7 @@ TORCH_XLA_2_5 = replace(
     TORCH_XLA_2_9,
     name="2.5",
     releases=((2, 5), (2, 8)),
+    trainer_optimizer="",
     title="torch_xla 2.5 to 2.8 on PJRT: TPU, CUDA, Trainium, CPU",
     device_kind=Spelling(XM, "{m}.xla_device_hw({n}.device())", also="torch_xla"),
     has_grad_scaler=True,

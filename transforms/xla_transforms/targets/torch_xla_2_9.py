@@ -76,4 +76,5 @@ TORCH_XLA_2_9 = Target(
     title="torch_xla 2.9 on PJRT: TPU, Trainium, CPU",
     process_group=Spelling("torch.distributed", '{m}.init_process_group("xla", init_method="xla://")'),
     process_group_module="torch_xla.distributed.xla_backend",
+    trainer_optimizer="adamw_torch_xla",  # transformers that run here are 4.52 or newer, and have it
 )

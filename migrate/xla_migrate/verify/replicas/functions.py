@@ -193,7 +193,8 @@ def _on_host(tensors: Tensors) -> Tensors:
     xla: Any = importlib.import_module("torch_xla")._XLAC
     for tensor in tensors:
         xla._xla_get_tensor_id(tensor)  # raises torch_xla's own error for a tensor of the CPU
-    xla._xla_sync_multi(tensors, devices=[], wait=True)
+    # not _xla_sync_multi: it gives away the buffers of gradients that came together over several syncs
+    xla._xla_step_marker(xla._xla_get_default_device(), [], wait=True)
     return [tensor.detach().cpu() for tensor in tensors]
 
 

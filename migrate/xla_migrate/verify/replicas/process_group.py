@@ -29,6 +29,14 @@ def set_environment(rank: int, world: int) -> None:
     )  # fmt: skip
 
 
+def set_environment_of_others(rank: int, world: int) -> None:
+    """What Slurm's ``srun`` and Open MPI's ``mpirun`` tell each process on a machine."""
+    os.environ.update(
+        SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank), SLURM_NTASKS=str(world),
+        OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_LOCAL_RANK=str(rank), OMPI_COMM_WORLD_SIZE=str(world),
+    )  # fmt: skip
+
+
 def join_by_file(
     rank: int, world: int, store: Any, begun: Callable[[str, str], str], timeout: Any
 ) -> None:

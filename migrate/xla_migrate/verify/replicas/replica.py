@@ -57,6 +57,7 @@ class Replica:
         """Let the ranks of a native script meet over gloo."""
         from xla_migrate.verify.cuda_stand_in import distributed
 
+        process_group.set_environment_of_others(self.request.rank, self.request.world)
         distributed.install(self.request.rank, self.request.world, self.calls)
         self._share(distributed.backend)
 

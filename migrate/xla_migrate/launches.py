@@ -1,0 +1,173 @@
+"""Commands that start training on CUDA, in files that are no Python: found, and never edited.
+
+Shell scripts, makefiles, Dockerfiles and the shell lines of notebooks. Sources: pytorch/xla v2.9.0
+(``torch_xla.launch`` starts one process a device; ``core/xla_env_vars.py``); accelerate v1.15
+(``commands/launch.py``: ``--tpu`` calls the script's ``main``); the launchers' own command lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from xla_transforms.findings import Finding, Rule, Safety, Severity, Span
+
+COMMAND = Rule(
+    "XLA941",
+    "cuda-launch-command",
+    "A command starts training by a launcher for CUDA's process groups.",
+    "On XLA the script itself starts one process a device, by torch_xla.launch (pytorch/xla v2.9.0); started "
+    "by torchrun, each process would train alone on devices that are not TPUs.",
+    Severity.WARNING,
+    Safety.DISPLAY,
+)
+VISIBLE = Rule(
+    "XLA942",
+    "cuda-visible-devices",
+    "A command chooses GPUs by CUDA_VISIBLE_DEVICES.",
+    "torch_xla does not ask it: PJRT_DEVICE chooses the kind of device (pytorch/xla v2.9.0, runtime.py).",
+    Severity.INFO,
+    Safety.DISPLAY,
+)
+RULES = (COMMAND, VISIBLE)
+
+_NAMES = re.compile(
+    r".*\.(?:sh|bash|mk|ipynb|dockerfile)|(?:GNU)?[Mm]akefile|Dockerfile(?:\..*)?", re.IGNORECASE
+)
+_INSTRUCTION = re.compile(r"(?:CMD|ENTRYPOINT|RUN|ENV)\s+", re.IGNORECASE)
+_SEPARATOR = re.compile(r"&&|\|\||[;|&]")
+_PYTHON = re.compile(r"python[\d.]*")
+_MODULES = {"torch.distributed.launch", "torch.distributed.run"}
+_HINTS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "horovodrun", "CUDA_VISIBLE_DEVICES")
+_CHIPS = "leave it out; PJRT_DEVICE chooses the kind of device, on TPUs TPU_VISIBLE_CHIPS the chips"
+_COMMENT = re.compile(r"\s#[^'\"]*$")
+_SPAWNS = "(torch_xla.launch in the script starts one process a device; PJRT_DEVICE chooses the device)"
+
+
+class _Line(NamedTuple):
+    """A command as it is written, with where it starts in the text of its file."""
+
+    offset: int
+    text: str
+
+
+def is_launcher(path: str) -> bool:
+    """Whether a file may hold commands that start training: a shell script, a Dockerfile, a notebook."""
+    return _NAMES.fullmatch(os.path.basename(path)) is not None
+
+
+def examine(path: str, data: bytes) -> tuple[Finding, ...]:
+    """What must be known about the commands of a file."""
+    text = data.decode("utf-8", "replace")
+    if not any(hint in text for hint in _HINTS):
+        return ()
+    name = os.path.basename(path).lower()
+    lines = _notebook_lines(text) if name.endswith(".ipynb") else _logical_lines(text)
+    found = [finding for line in lines for finding in _of_line(text, line)]
+    return tuple(dict.fromkeys(found))
+
+
+def _logical_lines(text: str, offset: int = 0) -> Iterator[_Line]:
+    """Lines without comments, those that end in a backslash joined with the next one."""
+    joined, start = "", offset
+    for line in text.splitlines(keepends=True):
+        bare = line.rstrip("\r\n")
+        if not joined:
+            start = offset + len(bare) - len(bare.lstrip())
+        offset += len(line)
+        if bare.lstrip().startswith("#"):
+            continue
+        joined += bare.lstrip() if not joined else " " + bare.strip()
+        if joined.endswith("\\"):
+            joined = joined[:-1].rstrip()
+            continue
+        if joined:
+            yield _Line(start, joined.lstrip("@-"))
+        joined = ""
+    if joined:
+        yield _Line(start, joined)
+
+
+def _notebook_lines(text: str) -> Iterator[_Line]:
+    """The shell lines of a notebook's code cells: after ``!``, ``%env``, or in a cell of ``%%bash``."""
+    try:
+        cells = json.loads(text)["cells"]
+        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError):
+        return
+    place = 0
+    for source in sources:
+        parts = [source] if isinstance(source, str) else map(str, source)
+        lines = "".join(parts).splitlines()
+        whole_cell = bool(lines) and lines[0].startswith(("%%bash", "%%sh", "%%script bash"))
+        for line in lines:
+            place = max(text.find(json.dumps(line, ensure_ascii=False)[1:-1], place), place)
+            bare = line.lstrip()
+            if whole_cell or bare.startswith(("!", "%env ")):
+                yield _Line(place, bare.removeprefix("%env ").lstrip("!").rstrip("\\ "))
+
+
+def _of_line(text: str, line: _Line) -> Iterator[Finding]:
+    instruction = _INSTRUCTION.match(line.text)
+    written = line.text[instruction.end() :] if instruction else line.text
+    if instruction and written.startswith("["):
+        try:
+            written = shlex.join(map(str, json.loads(written)))
+        except ValueError:
+            return
+    for command in _SEPARATOR.split(written):
+        words = _words(command)
+        if any(word.startswith("CUDA_VISIBLE_DEVICES=") for word in words):
+            yield _finding(VISIBLE, text, line, "CUDA_VISIBLE_DEVICES chooses nothing on XLA", _CHIPS)
+        launcher, rest = _launcher(words)
+        if launcher and not (launcher == "accelerate launch" and "--tpu" in rest):
+            advice = f"use: {_instead(launcher, _COMMENT.sub('', command), rest)}"
+            yield _finding(COMMAND, text, line, f"{launcher} starts processes for CUDA", advice)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command, comments=True)
+    except ValueError:  # a quote that this line does not close
+        return command.split()
+
+
+def _launcher(words: list[str]) -> tuple[str, list[str]]:
+    """The launcher that a command calls, and the words behind it."""
+    for position, word in enumerate(words):
+        name, after = os.path.basename(word), words[position + 1 :]
+        if name in ("torchrun", "horovodrun") and after:
+            return name, after
+        if name == "deepspeed" and after and (position == 0 or "=" in words[position - 1]):
+            return name, after
+        if name == "accelerate" and after[:1] == ["launch"]:
+            return "accelerate launch", after[1:]
+        if _PYTHON.fullmatch(name) and "-m" in after:
+            module = after[after.index("-m") + 1 :][:1]
+            if set(module) & _MODULES:
+                return module[0], after[after.index("-m") + 2 :]
+    return "", []
+
+
+def _instead(launcher: str, command: str, rest: list[str]) -> str:
+    """The command to write in a launcher's place, with the script's own arguments as they are written."""
+    script = next((word for word in rest if word.endswith(".py")), "")
+    if not script:
+        return f"python <the script> {_SPAWNS}"
+    arguments = script + command.partition(script)[2].rstrip()
+    if launcher == "accelerate launch":
+        return f"accelerate launch --tpu {arguments} (it calls main() of the script in one process a device)"
+    return f"python {arguments} {_SPAWNS}"
+
+
+def _finding(rule: Rule, text: str, line: _Line, message: str, advice: str) -> Finding:
+    start = line.offset
+    end = text.find("\n", start) if "\n" in text[start:] else len(text)
+    number = text.count("\n", 0, start) + 1
+    column = start - text.rfind("\n", 0, start)
+    span = Span(start, end, number, column, number, column + end - start)
+    return Finding(rule.code, rule.name, rule.severity, message, span, advice)

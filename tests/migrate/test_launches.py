@@ -1,0 +1,139 @@
+"""Commands that start training, in shell scripts, makefiles, Dockerfiles and notebooks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from running import Cli
+
+from xla_migrate import migrate_project
+from xla_migrate.launches import examine, is_launcher
+
+XLA = " (torch_xla.launch in the script starts one process a device; PJRT_DEVICE chooses the device)"
+
+
+def found(text: str, path: str = "run.sh") -> list[tuple[str, int]]:
+    return [(f.code, f.span.line) for f in examine(path, text.encode())]
+
+
+def advice(text: str) -> str:
+    (finding,) = examine("run.sh", text.encode())
+    return finding.advice
+
+
+@pytest.mark.parametrize(
+    "name", ["run.sh", "a/b.bash", "Makefile", "rules.mk", "Dockerfile", "Dockerfile.gpu", "demo.ipynb"]
+)
+def test_files_that_are_looked_into(name: str) -> None:
+    assert is_launcher(name)
+
+
+@pytest.mark.parametrize("name", ["train.py", "run.sh.txt", "Makefile.py", "README.md"])
+def test_files_that_are_not(name: str) -> None:
+    assert not is_launcher(name)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python train.py --lr 0.1",
+        "# torchrun train.py",
+        "python train.py  # not torchrun train.py",
+        "pip install deepspeed accelerate",
+        "accelerate config",
+        "accelerate launch --tpu train.py",
+        "python -m torch.utils.collect_env",
+        "echo 'use torchrun'",
+        "which torchrun",
+    ],
+)
+def test_other_commands_are_not_named(line: str) -> None:
+    assert found(line + "\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("torchrun --nproc_per_node=4 train.py --lr 0.1", "python train.py --lr 0.1" + XLA),
+        ('python -m torch.distributed.launch t.py --name "a b" $A', 'python t.py --name "a b" $A' + XLA),
+        ("python3.11 -m torch.distributed.run --nnodes 2 train.py", "python train.py" + XLA),
+        ("OMP_NUM_THREADS=1 deepspeed --num_gpus 2 t.py", "python t.py" + XLA),
+        ("cd src && bin/torchrun t.py  # all GPUs", "python t.py" + XLA),
+        ("torchrun -m package.train", "python <the script>" + XLA),
+        (
+            "accelerate launch --num_processes 8 t.py --fast",
+            "accelerate launch --tpu t.py --fast (it calls main() of the script in one process a device)",
+        ),
+    ],
+)
+def test_the_command_to_use_is_told(line: str, instead: str) -> None:
+    assert advice(line + "\n") == "use: " + instead
+
+
+def test_lines_that_go_on_are_one_command() -> None:
+    text = "#!/bin/sh\n\ntorchrun --nproc_per_node 4 \\\n    train.py \\\n    --lr 0.1\necho done\n"
+    assert found(text) == [("XLA941", 3)]
+    assert advice(text) == "use: python train.py --lr 0.1" + XLA
+
+
+@pytest.mark.parametrize("line", ["export CUDA_VISIBLE_DEVICES=0,1", "CUDA_VISIBLE_DEVICES=0 python t.py"])
+def test_the_choice_of_gpus_is_named(line: str) -> None:
+    assert found(line + "\n") == [("XLA942", 1)]
+
+
+def test_recipes_of_makefiles() -> None:
+    assert found("train: data\n\t@torchrun train.py $(ARGS)\n", "Makefile") == [("XLA941", 2)]
+
+
+def test_instructions_of_dockerfiles() -> None:
+    text = 'FROM base\nENV CUDA_VISIBLE_DEVICES=0\nCMD ["torchrun", "train.py"]\nENTRYPOINT torchrun b.py\n'
+    assert found(text, "Dockerfile") == [("XLA942", 2), ("XLA941", 3), ("XLA941", 4)]
+
+
+def test_lines_of_notebooks() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["!torchrun in.py\n"]},
+        {"cell_type": "code", "source": ["import torch\n", '!torchrun train.py --name "x"\n', "%env A=1"]},
+        {"cell_type": "code", "source": "%%bash\ntorchrun other.py\n"},
+    ]
+    text = json.dumps({"cells": cells}, indent=1)
+    lines = [n for n, line in enumerate(text.split("\n"), 1) if "train.py" in line or "other.py" in line]
+    assert found(text, "demo.ipynb") == [("XLA941", n) for n in lines]
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize("text", ["torchrun", "{}", '{"cells": 3}', '{"cells": [{"torchrun": 1}]}'])
+def test_a_notebook_that_is_none_has_no_lines(text: str) -> None:
+    assert found(text, "demo.ipynb") == []
+
+
+def test_bytes_that_are_no_text() -> None:
+    assert examine("run.sh", b"\xff\xfe torchrun 'a\n") != ()
+
+
+def test_a_folder_reports_its_launchers_and_edits_none(here: Path, cli: Cli) -> None:
+    (here / "train.py").write_text("x = 1\n")
+    (here / "run.sh").write_text("torchrun train.py\n")
+    (here / "other.sh").write_text("echo hello\n")
+    ran = cli("--inplace", ".")
+    assert ran.code == 0
+    assert "run.sh:1:1: warning XLA941" in ran.text
+    assert "2 files" in ran.text
+    assert (here / "run.sh").read_text() == "torchrun train.py\n"
+    report = json.loads(cli("--output-format", "json", ".").text)
+    assert [(f["path"], f["code"], f["line"]) for f in report["findings"]] == [("run.sh", "XLA941", 1)]
+
+
+def test_a_launcher_can_be_named(here: Path, cli: Cli) -> None:
+    (here / "other.sh").write_text("echo hello\n")
+    assert "nothing to migrate in 1 file; no findings" in cli("other.sh").text
+
+
+def test_the_library_reports_them_too(here: Path) -> None:
+    (here / "train.py").write_text("x = 1\n")
+    (here / "Dockerfile").write_text("CMD torchrun train.py\n")
+    results = migrate_project(".")
+    assert [f.code for f in results["Dockerfile"].findings] == ["XLA941"]
+    assert not results["Dockerfile"].changed

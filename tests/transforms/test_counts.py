@@ -1,0 +1,87 @@
+"""What counts processes for a launch: arithmetic over hosts, workers that are spawned or called."""
+
+from __future__ import annotations
+
+from helpers import check_noop, context_of, expression, findings, run_only
+from replicated import IMPORTS
+
+from xla_transforms.replicas import LOCAL_RANK, RANK
+
+PASSES = ("process_groups", "ranks", "launch", "availability")
+
+
+def script(*lines: str, main: tuple[str, ...] = (), called: bool = True) -> str:
+    """A worker that is spawned, or called by itself, in the manner of training references."""
+    body = "".join(f"    {line}\n" for line in lines)
+    before = "".join(f"    {line}\n" for line in main)
+    return (
+        f"{IMPORTS}import argparse\n\n\ndef worker(gpu, n, args):\n    args.rank = args.rank * n + gpu\n"
+        "    dist.init_process_group('nccl', rank=args.rank, world_size=args.world_size)\n"
+        f"{body}    device = torch.device('cuda')\n\n\ndef main():\n"
+        "    parser = argparse.ArgumentParser()\n    parser.add_argument('--rank', type=int, default=0)\n"
+        "    parser.add_argument('--world-size', type=int, default=1)\n    args = parser.parse_args()\n"
+        f"    n = torch.cuda.device_count()\n{before}    if args.spawn:\n"
+        "        args.world_size = n * args.world_size\n"
+        "        mp.spawn(worker, nprocs=n, args=(n, args))\n"
+        + ("    else:\n        worker(args.gpu, n, args)\n" if called else "")
+        + '\n\nif __name__ == "__main__":\n    main()\n'
+    )
+
+
+def test_arithmetic_of_ones_own_stays() -> None:
+    text = run_only(script("total = n * args.steps"), *PASSES)
+    assert "    total = n * args.steps\n" in text
+
+
+def test_what_is_given_to_the_group_is_the_rank() -> None:
+    context = context_of(script("print(args.rank)"))
+    assert context.replicas.number(expression(context, "args.rank", -1)) == RANK
+    assert context.replicas.number(expression(context, "args.rank * n + gpu")) == RANK
+
+
+def test_the_rank_among_the_devices_of_a_host_is_the_local_one() -> None:
+    context = context_of(script("print(args.rank % n)"))
+    assert context.replicas.number(expression(context, "args.rank % n")) == LOCAL_RANK
+
+
+def test_the_launch_and_the_call_lose_the_count() -> None:
+    text = run_only(script("size = 64 // n"), *PASSES)
+    assert "def worker(gpu, args):\n    n = xr.local_device_count()\n" in text
+    assert "    args.rank = xr.global_ordinal()\n" in text
+    assert "        torch_xla.launch(worker, args=(args,))\n" in text
+    assert "        worker(args.gpu, args)\n" in text
+    assert "device_count() *" not in text
+    assert "args.world_size" not in text
+
+
+def test_a_world_size_that_processes_read_is_asked_there() -> None:
+    text = run_only(script("print(args.world_size)"), *PASSES)
+    assert "    print(xr.world_size())\n" in text
+
+
+def test_a_call_whose_arguments_are_not_seen_keeps_the_count() -> None:
+    text = run_only(script().replace("worker(args.gpu, n, args)", "worker(*everything())"), *PASSES)
+    assert "def worker(gpu, n, args):" in text
+
+
+def test_a_condition_on_one_device_was_never_true() -> None:
+    text = run_only(script(main=("if n == 1 and args.fast:", "    print('one')")), *PASSES)
+    assert "print('one')" not in text
+    assert "device_count" not in text.partition("def main")[2]
+
+
+def test_a_count_that_is_needed_before_the_launch_is_told_and_left() -> None:
+    code = script(main=("print(n)",))
+    assert "    n = torch.cuda.device_count()\n" in run_only(code, *PASSES, "cuda_utilities")
+    assert "XLA145" in [found for found, _ in findings(code, *PASSES)]
+
+
+def test_what_the_user_tells_of_hosts_is_read_as_before() -> None:
+    code = script(main=("hosts = int(os.environ['WORLD_SIZE'])",))
+    assert "    hosts = int(os.environ['WORLD_SIZE'])\n" in run_only(code, *PASSES)
+    assert [found for found, _ in findings(code, *PASSES)] == []
+
+
+def test_a_program_of_one_process_counts_as_before() -> None:
+    code = "import torch\nn = torch.cuda.device_count() * 2\nx = torch.ones(n).cuda()\n"
+    check_noop(code, "ranks", "launch")

@@ -1,0 +1,204 @@
+"""What transformers' Trainer is told: the optimizer, half precision, compiling, the batches, the workers.
+
+The default optimizer is the fused AdamW where torch is 2.8 or newer, which raises on XLA tensors
+(transformers v4.57 and v5.24, ``training_args.py``; run on torch_xla 2.9); ``adamw_torch_xla`` is
+torch_xla's syncfree AdamW, the same update (v4.17 to v5.24). SageMaker's guide asks for it, too.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import find_method
+from xla_transforms.roles.facts import of_kind
+from xla_transforms.tree import given, has_star, number_value, string_value, walk
+
+OPTIMIZER = Rule(
+    "XLA924",
+    "trainer-optimizer",
+    "transformers' Trainer is told to use torch_xla's AdamW where it would use the fused one.",
+    "The fused AdamW, the default since torch 2.8, raises a RuntimeError on XLA tensors; adamw_torch_xla is "
+    "the syncfree AdamW of torch_xla and computes the same (transformers v4.57, run on torch_xla 2.9).",
+    Severity.WARNING,
+)
+HALF = Rule(
+    "XLA925",
+    "trainer-half-precision",
+    "transformers' Trainer is told to train in bfloat16 where it was told float16.",
+    "Accelerate refuses fp16 on TPUs with a ValueError (accelerate v1.15, accelerator.py); bfloat16 needs no "
+    "loss scaling.",
+    Severity.WARNING,
+)
+LAST = Rule(
+    "XLA926",
+    "trainer-last-batch",
+    "transformers' Trainer keeps the smaller last batch of an epoch.",
+    "Its shape is one more compilation; dataloader_drop_last decides (transformers, TrainingArguments).",
+)
+WORKERS = Rule(
+    "XLA927",
+    "trainer-workers",
+    "transformers' Trainer loads its data in the process that trains.",
+    "A compiled step is faster, and the data must not be what it waits for (SageMaker's guide: at least as "
+    "many workers as devices, fewer than CPU cores).",
+)
+COMPILED = Rule(
+    "XLA930",
+    "trainer-compile",
+    "transformers' Trainer is no longer told to compile the model by torch.compile.",
+    "Its compiler for GPUs fails on XLA tensors, and XLA compiles the step by itself (run on torch_xla 2.9).",
+)
+CHECKPOINTING = Rule(
+    "XLA936",
+    "trainer-checkpointing",
+    "transformers' Trainer is told to recompute activations, by a function that fails on XLA.",
+    "torch.utils.checkpoint asks for a module torch.xla that does not exist; torch_xla has a function of its "
+    "own (pytorch/xla v2.9.0, utils/checkpoint.py; run with transformers 4.57).",
+    Severity.ERROR,
+)
+RULES = (OPTIMIZER, HALF, LAST, WORKERS, COMPILED, CHECKPOINTING)
+
+_FUSED = "adamw_torch_fused"
+_CUDA_ONLY = ("paged_", "adamw_bnb", "adamw_apex", "adamw_8bit", "lion_8bit", "ademamix", "rmsprop_bnb")
+_WORKERS = (
+    "set dataloader_num_workers (and preprocessing_num_workers, or num_proc= of datasets) to at least the "
+    "number of devices, and less than that of CPU cores"
+)
+_RECOMPUTE = (
+    "leave it out, or set transformers.modeling_utils.checkpoint to torch_xla.utils.checkpoint.checkpoint "
+    "before the model is made"
+)
+_APEX = ("half_precision_backend", "fp16_backend", "fp16_opt_level")
+
+
+def run(context: Context) -> None:
+    if not context.index.source.text.count("TrainingArguments"):
+        return
+    frameworks = context.frameworks
+    for call in frameworks.arguments:
+        if context.roles.index(call) is context.index and context.plan.free(call):
+            _arguments(context, call)
+    for call in frameworks.argument_parsers:
+        if context.roles.index(call) is context.index:
+            _command_line(context, call)
+
+
+def _arguments(context: Context, call: cst.Call) -> None:
+    if has_star(call):
+        message = "what ** hands to TrainingArguments is not looked into"
+        context.plan.report(OPTIMIZER, call, message, _by_hand(context), severity=Severity.INFO)
+        return
+    compiling = _compiling(call)
+    if compiling:
+        change = context.plan.change(COMPILED, compiling[0], "XLA compiles the step by itself")
+        change.drop(call.args, compiling)
+    _optimizer(context, call, [arg for arg in call.args if arg not in compiling])
+    _half(context, call)
+    recomputing = given(call, "gradient_checkpointing")
+    if recomputing is not None and getattr(recomputing.value, "value", "") != "False":
+        message = "gradient_checkpointing fails on XLA: module 'torch' has no attribute 'xla'"
+        context.plan.report(CHECKPOINTING, recomputing, message, _RECOMPUTE)
+    if given(call, "dataloader_drop_last") is None:
+        message = "the last training batch may be smaller: one more compilation"
+        advice = "dataloader_drop_last=True gives one shape, at the price of the samples left over"
+        context.plan.report(LAST, call, message, advice)
+    workers = given(call, "dataloader_num_workers")
+    if workers is None or number_value(workers.value) == 0:
+        context.plan.report(WORKERS, call, "batches are made by the process that trains", _WORKERS)
+
+
+def _by_hand(context: Context) -> str:
+    name = context.target.trainer_optimizer or "adamw_torch_xla"
+    return f"it should hold optim={name!r} (with transformers 4.17 or newer), and bf16=True, not fp16=True"
+
+
+def _compiling(call: cst.Call) -> list[cst.Arg]:
+    """The arguments that have Trainer compile the model, unless for XLA."""
+    names = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
+    found = [arg for name in names if (arg := given(call, name)) is not None]
+    off = all(getattr(arg.value, "value", "") == "False" for arg in found)
+    for_xla = any((string_value(arg.value) or "").startswith("openxla") for arg in found)
+    return [] if off or for_xla else found
+
+
+def _optimizer(context: Context, call: cst.Call, kept: list[cst.Arg]) -> None:
+    chosen = given(call, "optim")
+    if given(call, "deepspeed") is not None or _made_elsewhere(context):
+        return
+    name = context.target.trainer_optimizer
+    if chosen is None and _has_field(context, call, "optim"):
+        return
+    if chosen is None or _named(context, chosen.value) == _FUSED:
+        what = "the default optimizer may be the fused AdamW" if chosen is None else "the fused AdamW"
+        if not name:
+            advice = 'optim="adamw_torch_xla" exists since transformers 4.17; yours is not known'
+            context.plan.report(OPTIMIZER, call, f"{what}, which raises on XLA tensors", advice)
+            return
+        change = context.plan.change(OPTIMIZER, call, f"{what}, which raises on XLA tensors")
+        if chosen is None:
+            change.append(call, kept, f'optim="{name}"')
+        else:
+            change.replace(chosen.value, f'"{name}"')
+    elif _named(context, chosen.value).startswith(_CUDA_ONLY):
+        message = f"{context.index.source.code(chosen.value)} computes with CUDA kernels"
+        context.plan.report(OPTIMIZER, chosen, message, f'write optim="{name}"', severity=Severity.ERROR)
+    elif not _named(context, chosen.value):
+        message = "which optimizer is chosen here is not known before the script runs"
+        context.plan.report(OPTIMIZER, chosen, message, f"choose {name}", severity=Severity.INFO)
+
+
+def _made_elsewhere(context: Context) -> bool:
+    """Whether the script makes the optimizer itself: it hands one over, or overrides how it is made."""
+    trainers = context.frameworks.trainers
+    own = [f.node for t in trainers for f in of_kind(context.roles.facts(t.func), Kind.CLASS)]
+    methods = ("create_optimizer", "create_optimizer_and_scheduler")
+    overrides = any(
+        isinstance(c, cst.ClassDef) and find_method(context.roles, c, m) for c in own for m in methods
+    )
+    names = ("optimizers", "optimizer_cls_and_kwargs")
+    return overrides or any(given(t, name) is not None for t in trainers for name in names)
+
+
+def _has_field(context: Context, call: cst.Call, name: str) -> bool:
+    """Whether the script's own class of arguments has a default of its own for a name."""
+    classes = [f.node for f in of_kind(context.roles.facts(call.func), Kind.CLASS)]
+    bodies = [s for c in classes if isinstance(c, cst.ClassDef) for s in walk(c.body)]
+    return any(isinstance(s, cst.AnnAssign) and getattr(s.target, "value", "") == name for s in bodies)
+
+
+def _named(context: Context, value: cst.BaseExpression) -> str:
+    """The optimizer that a value names, be it a string or a member of ``OptimizerNames``."""
+    path = context.roles.path(value)
+    if "OptimizerNames." in path:
+        return path.rpartition(".")[2].lower()
+    texts = {f.detail for f in of_kind(context.roles.facts(value), Kind.STRING)}
+    return string_value(value) or (texts.pop() if len(texts) == 1 else "")
+
+
+def _half(context: Context, call: cst.Call) -> None:
+    half = given(call, "fp16")
+    off = half is not None and getattr(half.value, "value", "") == "False"
+    if half is None or off or context.target.autocast_dtype != "bfloat16":
+        return
+    apex = next((name for name in _APEX if given(call, name) is not None), "")
+    if apex or given(call, "bf16") is not None or half.keyword is None:
+        message = "fp16 is refused on TPUs" + (f", and {apex} has no meaning beside bf16" if apex else "")
+        context.plan.report(HALF, half, message, "write bf16=True instead")
+        return
+    message = "float16 becomes bfloat16: accelerate refuses fp16 on TPUs"
+    change = context.plan.change(HALF, half, message)
+    change.replace(half.keyword, "bf16")
+    decided = context.roles.fold(half.value) is True and not isinstance(half.value, cst.Name)
+    if decided and context.plan.free(half.value):
+        change.replace(half.value, "True")
+    context.plan.report(HALF, half, message, fixed=True)
+
+
+def _command_line(context: Context, call: cst.Call) -> None:
+    name = context.target.trainer_optimizer or "adamw_torch_xla"
+    advice = f"pass --optim {name}, --bf16 instead of --fp16, and --dataloader_drop_last True"
+    message = "TrainingArguments come from the command line: the optimizer by default is the fused AdamW"
+    context.plan.report(OPTIMIZER, call, message, advice)

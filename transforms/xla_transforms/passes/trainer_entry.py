@@ -1,0 +1,86 @@
+"""Scripts around transformers' Trainer get the function that launchers call in each process.
+
+Sources: transformers, ``examples/pytorch/xla_spawn.py`` (it imports the script and calls ``_mp_fn``);
+SageMaker's guide (its launcher pytorchxla does the same, at module level).
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.tree import string_value
+
+ENTRY = Rule(
+    "XLA923",
+    "trainer-entry-point",
+    "A script around transformers' Trainer gets a function _mp_fn(index) that calls its main().",
+    "The launchers of transformers' examples and of SageMaker import the script and call _mp_fn in each "
+    "process (transformers, examples/pytorch/xla_spawn.py).",
+)
+RULES = (ENTRY,)
+
+_NAME = "_mp_fn"
+_EXITS = ("sys.exit", "builtins.exit", "builtins.quit")
+
+
+def run(context: Context) -> None:
+    index = context.index
+    homes = {context.roles.index(call) for call in context.frameworks.trainers}
+    if not homes or index.scopes[index.source.module].bindings.get(_NAME):
+        return
+    guard = _guard(index)
+    if guard is None:
+        scripts = (m for m in context.program.modules.values() if _guard(m) is not None)
+        started_elsewhere = any(index in context.program.reachable(script) for script in scripts)
+        if index in homes and not started_elsewhere:
+            _report(context, next(c for c in context.frameworks.trainers if context.roles.index(c) is index))
+    elif homes.intersection(context.program.reachable(index)):
+        _add(context, guard)
+
+
+def _add(context: Context, guard: cst.If) -> None:
+    index, body = context.index, list(context.index.source.module.body)
+    call = _main_call(context, guard)
+    if call is None or body[0] is guard:
+        _report(context, guard.test)
+        return
+    indent = index.source.module.default_indent
+    change = context.plan.change(ENTRY, guard, "launchers call _mp_fn in each process")
+    before = body[body.index(guard) - 1]
+    change.after(before, "", "", f"def {_NAME}(index):", f"{indent}{index.source.code(call)}")
+
+
+def _report(context: Context, node: cst.CSTNode) -> None:
+    what = "a function main() without arguments, called below if __name__ == '__main__'"
+    advice = f"for several processes: have {what}, and def {_NAME}(index): main()"
+    context.plan.report(ENTRY, node, "launchers find no function to call in each process", advice)
+
+
+def _guard(index: ModuleIndex) -> cst.If | None:
+    """The block that runs only where the module is started as a script."""
+    body = index.source.module.body
+    return next((s for s in body if isinstance(s, cst.If) and _asks_for_main(s.test)), None)
+
+
+def _asks_for_main(test: cst.BaseExpression) -> bool:
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    sides = (test.left, test.comparisons[0].comparator)
+    names = {getattr(side, "value", "") for side in sides if isinstance(side, cst.Name)}
+    return names == {"__name__"} and "__main__" in map(string_value, sides)
+
+
+def _main_call(context: Context, guard: cst.If) -> cst.Call | None:
+    """The call without arguments that is all a guarded block does, be it within ``sys.exit``."""
+    lines = guard.body.body if guard.orelse is None else ()
+    line = lines[0] if len(lines) == 1 else None
+    small = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else line
+    call = small.value if isinstance(small, cst.Expr) else None
+    if isinstance(call, cst.Call) and context.roles.path(call.func) in _EXITS and len(call.args) == 1:
+        inner = call.args[0].value
+        call = inner if isinstance(inner, cst.Call) else None
+    plain = isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and not call.args
+    return call if plain and isinstance(call, cst.Call) else None
