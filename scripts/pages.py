@@ -1,4 +1,4 @@
-"""The pages that are written from the code: the list of rules, and the example of the README."""
+"""The pages that are written from the code: the rules, the targets, and the example of the README."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from xla_migrate import migrate_source
 from xla_migrate.cli.rules import known_rules
 from xla_transforms.findings import Rule
 from xla_transforms.passes import PASSES
+from xla_transforms.targets import DEFAULT, TARGETS
+from xla_transforms.targets.base import Spelling, Target
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "docs" / "rules.md"
+TARGETS_PAGE = ROOT / "docs" / "targets.md"
 README = ROOT / "README.md"
 
 # The first code block of the README is the native script, the second what becomes of it.
@@ -61,6 +64,69 @@ def into_page(page: Path, marker: str, text: str) -> None:
     if not found:
         raise ValueError(f"{page} has no line {marker}")
     page.write_text(f"{head}{found}\n{text}\n")
+
+
+_TARGETS_HEAD = """\
+# Targets
+
+<!-- Written by scripts/generate_docs from the tables in the code; do not edit. -->
+
+`--target` says which release of torch_xla the migrated script is for. A number stands for the target that
+covers it (`--target torch_xla==2.6` is 2.5). `--target auto` takes what the project asks to have installed:
+the nearest folder upwards with a requirements file, `pyproject.toml`, `setup.cfg`, `setup.py`,
+`environment.yml` or `Dockerfile` that names torch_xla or torch decides; a container of SageMaker's Training
+Compiler, or its class `TrainingCompilerConfig`, means `sagemaker`. The summary tells what was chosen, and
+by what.
+"""
+_TARGETS_NOTES = """\
+
+## Mixed precision
+
+- **2.9** has no scaler of its own and no CUDA: autocast computes in bfloat16, and gradient scalers are
+  taken out.
+- **2.5 and 2.1** keep the scaler as `torch_xla.amp.GradScaler`, with syncfree optimizers: it skips a step
+  without reading anything. Gradients are reduced before it unscales them. `torch.autocast("xla")` is
+  written since `torch_xla.amp.autocast(device)` fails on a CPU and, before 2.8, on Trainium. Where XLA runs
+  on an NVIDIA GPU it is the other way round: tensors heed CUDA's autocast there, and XLA307 tells what to
+  write.
+- **sagemaker** computes in what the script chose, by default float16: `torch_xla.amp.autocast` is CUDA's
+  own.
+- With such a scaler a syncfree optimizer needs its whole state on the device: states that are loaded are
+  moved (XLA407). What a torch optimizer saved lacks a part of it, so that native checkpoints of Adam cannot
+  go on.
+
+## What is not the same everywhere
+
+- Before 2.3 torch cannot let a move keep a model's parameters: where that would be needed (2.1, sagemaker),
+  an optimizer that is built too early is an error that is reported (XLA412, XLA422).
+- `xm.save` of the SageMaker containers waits for all replicas; called on one alone it never returns.
+- Activation checkpointing needs 1.12 there, and the broadcast of initial weights 1.13.
+
+Scripts for 2.9 and 2.1 are run on these releases by the tests, and those for `sagemaker` on 2.1, which
+lacks little of it; 2.5 and 1.13 were compared with their tagged sources.
+"""
+
+
+def targets_page() -> str:
+    """What each target writes, as markdown."""
+    known = list(TARGETS.values())
+    lines = ["| | " + " | ".join(f"`{t.name}`" for t in known) + " |", "| --- " * (len(known) + 1) + "|"]
+    rows = [("for", [t.title + (" (default)" if t.name == DEFAULT else "") for t in known])]
+    for name in Target.__dataclass_fields__:
+        values = [getattr(t, name) for t in known]
+        if any(isinstance(value, Spelling) for value in values):
+            rows.append((name.replace("_", " "), [_shown(value) for value in values]))
+    lines += [f"| {name} | " + " | ".join(_once(texts)) + " |" for name, texts in rows]
+    return "\n".join([_TARGETS_HEAD, *lines]) + "\n" + _TARGETS_NOTES
+
+
+def _shown(value: Spelling | None) -> str:
+    return f"`{value.shown('x', 'y', 'f')}`" if value is not None else "none"
+
+
+def _once(texts: list[str]) -> list[str]:
+    """A text that is that of the column before is left out."""
+    return [text if not i or text != texts[i - 1] else '"' for i, text in enumerate(texts)]
 
 
 def readme() -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pages import README, RULES, readme, rules_page
+from pages import README, RULES, TARGETS_PAGE, readme, rules_page, targets_page
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_page_of_the_rules_is_current() -> None:
     assert RULES.read_text() == rules_page(), "scripts/generate_docs writes it anew"
+
+
+def test_the_page_of_the_targets_is_current() -> None:
+    assert TARGETS_PAGE.read_text() == targets_page(), "scripts/generate_docs writes it anew"
 
 
 def test_the_example_of_the_readme_is_what_comes_out() -> None:

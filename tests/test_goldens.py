@@ -10,26 +10,45 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
-from golden_cases import read_case
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 from soundness import compiles, lost_comments, undefined_names
 
 from xla_transforms.engine import Outcome, Settings, migrate_bytes
-from xla_transforms.targets import DEFAULT
+from xla_transforms.targets import DEFAULT, TARGETS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-EXPECTED = f"expected_{DEFAULT.replace('.', '_')}.py"
 
+
+def read_case_file(case: str) -> dict[str, Any]:
+    return tomllib.loads((GOLDEN / case / "case.toml").read_text())
+
+
+def targets_of(case: str) -> list[str]:
+    """The default target, and those that ``case.toml`` lists under ``targets``."""
+    settings = read_case_file(case)
+    return [DEFAULT, *settings.get("targets", [])]
+
+
+def expected(target: str) -> str:
+    return f"expected_{target.replace('.', '_')}.py"
+
+
+PAIRS = [(case, target) for case in CASES for target in targets_of(case)]
 Golden = Callable[[str, str, bytes], None]
 
 
 @cache
-def migrated(case: str) -> Outcome:
-    read = read_case(GOLDEN / case)
-    asked = True if read is not None and read.distributed else "auto"
-    settings = Settings(target=DEFAULT, distributed=asked)
+def migrated(case: str, target: str) -> Outcome:
+    asked = read_case_file(case).get("distributed", "auto")
+    settings = Settings(target=target, distributed=asked)
     return migrate_bytes((GOLDEN / case / "native.py").read_bytes(), settings, "native.py")
 
 
@@ -49,7 +68,7 @@ def difference(before: bytes, after: bytes, name: str) -> str:
 
 def _before(case: str, name: str) -> bytes:
     """What a file that was never recorded is shown against: the native script for a migrated one."""
-    return (GOLDEN / case / "native.py").read_bytes() if name == EXPECTED else b""
+    return (GOLDEN / case / "native.py").read_bytes() if name.endswith(".py") else b""
 
 
 @pytest.fixture
@@ -80,27 +99,34 @@ def test_there_are_forty_cases_and_each_is_complete() -> None:
     assert [case for case in CASES if not (GOLDEN / case / "case.toml").exists()] == []
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_migration_is_the_recorded_one(case: str, golden: Golden) -> None:
-    golden(case, EXPECTED, migrated(case).data)
+def test_each_target_has_cases() -> None:
+    assert {target for _, target in PAIRS} == set(TARGETS)
+    recorded = {(p.parent.name, p.name) for p in GOLDEN.glob("*/expected_*.py")}
+    assert recorded == {(case, expected(target)) for case, target in PAIRS}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_findings_are_the_recorded_ones(case: str, golden: Golden) -> None:
-    golden(case, "findings.json", findings_of(migrated(case)))
+@pytest.mark.parametrize(("case", "target"), PAIRS)
+def test_the_migration_is_the_recorded_one(case: str, target: str, golden: Golden) -> None:
+    golden(case, expected(target), migrated(case, target).data)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_result_is_a_sound_module_with_all_its_comments(case: str) -> None:
-    outcome = migrated(case)
+@pytest.mark.parametrize(("case", "target"), PAIRS)
+def test_the_findings_are_the_recorded_ones(case: str, target: str, golden: Golden) -> None:
+    beside = "" if target == DEFAULT else f"_{target.replace('.', '_')}"
+    golden(case, f"findings{beside}.json", findings_of(migrated(case, target)))
+
+
+@pytest.mark.parametrize(("case", "target"), PAIRS)
+def test_the_result_is_a_sound_module_with_all_its_comments(case: str, target: str) -> None:
+    outcome = migrated(case, target)
     assert not outcome.failed, outcome.findings
     assert compiles(outcome.code)
     assert undefined_names(outcome.code) == set()
     assert lost_comments(outcome.source, outcome.code) == []
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_second_run_leaves_the_result_as_it_is(case: str) -> None:
-    once = migrated(case)
-    again = migrate_bytes(once.data, Settings(target=DEFAULT), "native.py")
+@pytest.mark.parametrize(("case", "target"), PAIRS)
+def test_a_second_run_leaves_the_result_as_it_is(case: str, target: str) -> None:
+    once = migrated(case, target)
+    again = migrate_bytes(once.data, Settings(target=target), "native.py")
     assert again.data == once.data, difference(once.data, again.data, case)

@@ -16,6 +16,7 @@ from typing import Literal
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, load, migrate
 from xla_migrate.patch import Patch
+from xla_migrate.releases import existing, resolve
 from xla_transforms.engine import Outcome, Settings, migrate_bytes
 from xla_transforms.findings import Change, Finding, Severity, Span
 from xla_transforms.formatting import BlackSettings
@@ -63,14 +64,15 @@ def migrate_source(
 ) -> Result:
     """Migrate one script given as text or as the bytes of its file.
 
-    ``target`` is a torch_xla release (``"2.9"``); ``path`` only names the script in messages;
+    ``target`` is a torch_xla release (``"2.9"``), ``"sagemaker"``, or ``"auto"``: the one that the
+    project around ``path`` asks for; else ``path`` only names the script in messages;
     ``syncfree`` says where optimizers get their syncfree twins: under mixed precision, always or
     never; ``distributed`` whether the result trains in replicas, one for each device, by default where
     the script trained in several processes. Changed lines of a script that black would leave alone
     under the settings ``black`` are formatted by black, with ``None`` never. Raises ``ValueError`` for
     an unknown target.
     """
-    settings = _settings(target, syncfree, distributed, black)
+    settings = _settings(target, existing(path), syncfree, distributed, black)
     if not isinstance(code, str):
         return _result(migrate_bytes(bytes(memoryview(code)), settings, path))
     try:
@@ -95,7 +97,7 @@ def migrate_file(
     written gives a failed result.
     """
     name = os.fspath(path)
-    settings = _settings(target, syncfree, distributed, black or black_settings([name]))
+    settings = _settings(target, [name], syncfree, distributed, black or black_settings([name]))
     return _document_result(*_run([load(name)], settings, write))
 
 
@@ -115,15 +117,20 @@ def migrate_project(
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     names = [os.fspath(path) for path in given]
-    settings = _settings(target, syncfree, distributed, black or black_settings(names))
+    settings = _settings(target, names, syncfree, distributed, black or black_settings(names))
     return {d.path: _document_result(d) for d in _run(gather(names), settings, write)}
 
 
 def _settings(
-    name: str, syncfree: Syncfree, distributed: Distributed, black: BlackSettings | None
+    name: str,
+    paths: list[str],
+    syncfree: Syncfree,
+    distributed: Distributed,
+    black: BlackSettings | None,
 ) -> Settings:
-    known_target(name)  # raises for an unknown one
-    return Settings(name, syncfree, black, distributed)
+    chosen = resolve(name, paths).target
+    known_target(chosen)  # raises for an unknown one
+    return Settings(chosen, syncfree, black, distributed)
 
 
 def _run(documents: list[Document], settings: Settings, write: bool) -> list[Document]:

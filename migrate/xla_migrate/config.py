@@ -20,23 +20,26 @@ def black_settings(paths: Iterable[str]) -> BlackSettings:
     ``pyproject.toml`` that configures black
     (https://black.readthedocs.io/en/stable/usage_and_configuration/the_basics.html).
     """
-    folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
-    reals = {os.path.realpath(folder or os.curdir) for folder in folders}
-    if not reals:
-        return BlackSettings()
-    try:
-        common = Path(os.path.commonpath(reals))
-    except ValueError:  # several drives
-        return BlackSettings()
-    for folder in (common, *common.parents):
-        tables = _tables(folder / "pyproject.toml")
+    common = common_folder(paths)
+    for folder in (common, *common.parents) if common is not None else ():
+        found = tables(folder / "pyproject.toml")
         is_root = any((folder / mark).exists() for mark in (".git", ".hg"))
-        if is_root or "black" in _table(tables, "tool"):
-            return _settings(tables)
+        if is_root or "black" in table(found, "tool"):
+            return _settings(found)
     return BlackSettings()
 
 
-def _tables(path: Path) -> Mapping[str, Any]:
+def common_folder(paths: Iterable[str]) -> Path | None:
+    """The nearest folder that holds all ``paths``."""
+    folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
+    reals = {os.path.realpath(folder or os.curdir) for folder in folders}
+    try:
+        return Path(os.path.commonpath(reals)) if reals else None
+    except ValueError:  # several drives
+        return None
+
+
+def tables(path: Path) -> Mapping[str, Any]:
     """A parsed ``pyproject.toml``; empty where there is none or it does not parse."""
     try:
         data = path.read_bytes()
@@ -52,7 +55,8 @@ def _tables(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table inside of another; empty where it is missing or something else."""
     value = tables.get(name)
     return value if isinstance(value, Mapping) else {}
 
@@ -60,10 +64,10 @@ def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _settings(tables: Mapping[str, Any]) -> BlackSettings:
     black = {
         key.replace("--", "").replace("-", "_"): value
-        for key, value in _table(_table(tables, "tool"), "black").items()
+        for key, value in table(table(tables, "tool"), "black").items()
     }
     length = black.get("line_length")
-    versions = black.get("target_version") or _inferred(_table(tables, "project"))
+    versions = black.get("target_version") or _inferred(table(tables, "project"))
     versions = [versions] if isinstance(versions, str) else versions
     return BlackSettings(
         line_length=length if isinstance(length, int) else BlackSettings.line_length,

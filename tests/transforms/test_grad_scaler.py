@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from helpers import check_noop, check_transformed, migrate
+from helpers import check_noop, check_transformed, migrate, open_findings, run_only
 
-from xla_transforms import targets
-from xla_transforms.targets.base import Spelling
+from xla_transforms.settings import Settings
 
 PASSES = ("grad_scaler", "steps", "availability")
 
@@ -311,28 +308,122 @@ def test_a_class_that_derives_from_the_scaler_is_told() -> None:
     assert rules_of(code) == ["XLA315"]
 
 
-def test_a_target_that_has_a_scaler_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    older = replace(
-        targets.TARGETS["2.9"],
-        has_grad_scaler=True,
-        grad_scaler=Spelling("torch_xla.amp.GradScaler", "{m}"),
-    )
-    monkeypatch.setitem(targets.TARGETS, "2.9", older)
+OLDER = Settings(target="2.5")
+
+
+def test_a_target_that_has_a_scaler_gets_it_and_gradients_are_reduced_first() -> None:
     check_transformed(
         """\
         import torch
 
         scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
+        opt = torch.optim.SGD(model.parameters())
         scaler.scale(loss).backward()
+        scaler.unscale_(opt)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(opt)
         """,
         """\
         import torch
+        import torch_xla.core.xla_model as xm
         from torch_xla.amp import GradScaler
 
         scaler = GradScaler(init_scale=1024.0)
+        opt = torch.optim.SGD(model.parameters())
         scaler.scale(loss).backward()
+        xm.reduce_gradients(opt)
+        scaler.unscale_(opt)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(opt)
         """,
         *PASSES,
+        settings=OLDER,
     )
+
+
+def test_of_two_optimizers_each_is_reduced_before_its_own_gradients_are_unscaled() -> None:
+    code = """\
+        import torch
+        scaler = torch.cuda.amp.GradScaler()
+        a, b = torch.optim.SGD(f.parameters()), torch.optim.SGD(g.parameters())
+        scaler.scale(loss).backward()
+        scaler.unscale_(a)
+        scaler.unscale_(b)
+        scaler.step(a)
+        scaler.step(b)
+        """
+    lines = run_only(code, *PASSES, settings=OLDER).splitlines()
+    first = lines.index("scaler.scale(loss).backward()")
+    assert lines[first + 1 :] == [
+        "xm.reduce_gradients(a)",
+        "scaler.unscale_(a)",
+        "xm.reduce_gradients(b)",
+        "scaler.unscale_(b)",
+        "scaler.step(a)",
+        "scaler.step(b)",
+    ]
+
+
+def test_the_containers_gradients_are_averaged_by_hand() -> None:
+    code = """\
+        import torch
+        scaler = torch.cuda.amp.GradScaler()
+        opt = torch.optim.SGD(model.parameters())
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        """
+    result = " ".join(run_only(code, *PASSES, settings=Settings(target="sagemaker")).split())
+    text = 'xm.all_reduce("sum", xm._fetch_gradients(opt), scale=1.0 / xm.xrt_world_size()) scaler.step(opt)'
+    assert text in result
+
+
+@pytest.mark.parametrize("given", ['"cuda"', "device", "device.type", 'device="cuda"'])
+def test_the_scaler_of_xla_takes_no_device(given: str) -> None:
+    head = "import torch\ndevice = torch.device('cuda')\n"
+    code = head + f"scaler = torch.amp.GradScaler({given}, enabled=amp)\n"
+    assert "GradScaler(enabled=amp)\n" in run_only(code, "grad_scaler", settings=OLDER)
+
+
+def test_the_first_argument_of_cudas_scaler_is_no_device() -> None:
+    code = "import torch\nscaler = torch.cuda.amp.GradScaler(scale, enabled=amp)\n"
+    assert "GradScaler(scale, enabled=amp)\n" in run_only(code, "grad_scaler", settings=OLDER)
+
+
+def test_its_import_replaces_cudas() -> None:
+    check_transformed(
+        """\
+        from torch.cuda.amp import GradScaler, autocast
+        import torch
+
+        scaler = GradScaler()
+        """,
+        """\
+        from torch.cuda.amp import autocast
+        import torch
+        from torch_xla.amp import GradScaler
+
+        scaler = GradScaler()
+        """,
+        "grad_scaler",
+        settings=OLDER,
+    )
+
+
+def test_a_name_that_is_somebody_elses_too_is_not_taken() -> None:
+    code = """\
+        try:
+            from torch.cuda.amp import GradScaler
+        except ImportError:
+            from ours import GradScaler
+        import torch
+        scaler = torch.cuda.amp.GradScaler()
+        """
+    result = run_only(code, "grad_scaler", settings=OLDER)
+    assert "from torch_xla.amp import GradScaler as xla_GradScaler\n" in result
+    assert "    from torch.cuda.amp import GradScaler\n" in result
+
+
+def test_a_class_of_ones_own_is_told_what_to_derive_from() -> None:
+    code = "import torch\nclass Mine(torch.cuda.amp.GradScaler):\n    pass\nmodel.cuda()\n"
+    found = open_findings(migrate(code, "grad_scaler", settings=OLDER))
+    assert [(f.code, f.advice) for f in found] == [("XLA315", "derive it from torch_xla.amp.GradScaler")]

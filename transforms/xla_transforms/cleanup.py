@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import libcst as cst
 
 from xla_transforms import check
@@ -23,8 +25,11 @@ _REMOVABLE = (
 )
 
 
-def unused_imports(index: ModuleIndex, code: str) -> list[Site]:
-    """Sites that drop the imports of such names that ``code``, the new text, no longer uses."""
+def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()) -> list[Site]:
+    """Sites that drop the imports of such names that ``code``, the new text, no longer uses.
+
+    ``replaced`` are names that a new line imports from elsewhere.
+    """
     candidates = [
         (statement, alias, name)
         for scope in index.scopes.values()
@@ -38,7 +43,7 @@ def unused_imports(index: ModuleIndex, code: str) -> list[Site]:
     tree, old = check.parse(code), check.parse(index.source.text)
     if tree is None or old is None:
         return []
-    gone = check.names(old).used - check.names(tree).used
+    gone = (check.names(old).used - check.names(tree).used) | set(replaced)
     sites: list[Site] = []
     for statement in dict.fromkeys(s for s, _, name in candidates if name in gone):
         stale = [alias for s, alias, name in candidates if s is statement and name in gone]

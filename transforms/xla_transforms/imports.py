@@ -9,8 +9,9 @@ import libcst as cst
 
 from xla_transforms.import_order import blocks, home
 from xla_transforms.scopes import How, ModuleIndex
+from xla_transforms.targets import base as targets
 
-# What the migrated code may need, and the name that PyTorch/XLA's own examples give it.
+# What the migrated code may need, and its name there.
 ALIASES = {
     "contextlib": "contextlib",
     "functools": "functools",
@@ -20,26 +21,11 @@ ALIASES = {
     "time": "time",
     "torch": "torch",
     "torch.distributed": "dist",
-    "torch_xla": "torch_xla",
-    "torch_xla.amp.syncfree": "syncfree",
-    "torch_xla.amp.GradScaler": "GradScaler",
-    "torch_xla.amp.autocast": "autocast",
-    "torch_xla.core.xla_model": "xm",
-    "torch_xla.debug.profiler": "xp",
-    "torch_xla.distributed.parallel_loader": "pl",
-    "torch_xla.distributed.xla_backend": "xla_backend",
-    "torch_xla.distributed.xla_multiprocessing": "xmp",
-    "torch_xla.experimental.pjrt_backend": "pjrt_backend",
-    "torch_xla.runtime": "xr",
-    "torch_xla.utils.checkpoint": "xla_checkpoint",
+    **targets.ALIASES,
 }
-_FROM = {
-    "sagemaker.huggingface.TrainingCompilerConfig",
-    "sagemaker.pytorch.TrainingCompilerConfig",
-    "torch_xla.amp.GradScaler",
-    "torch_xla.amp.autocast",
-    "torch_xla.amp.syncfree",
-}
+_PACKAGE = "torch_xla.amp."
+_FROM = (_PACKAGE, "sagemaker.")  # what is imported from its package, by name
+_CUDA_TWINS = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 
 class ImportTable:
@@ -50,12 +36,30 @@ class ImportTable:
         self._present = self._imported_at_top()
         self._bound = {name for scope in index.scopes.values() for name in scope.bindings}
         self._chosen: dict[str, str] = {}
+        self.twins: dict[str, frozenset[str]] = {}  # what else a module's name may stand for up to now
 
     def name_of(self, module: str) -> str:
         """The name under which a module is, or will be, known in the file."""
         if module not in self._chosen:
-            self._chosen[module] = self._present.get(module) or self._free(ALIASES[module])
+            alias = ALIASES[module]
+            own = alias if self._replaces(module) else self._free(alias)
+            self._chosen[module] = self._present.get(module) or own
         return self._chosen[module]
+
+    def _replaces(self, module: str) -> bool:
+        """Whether the file imports CUDA's thing of this name, whose import line the new one replaces."""
+        if not module.startswith(_PACKAGE):
+            return False
+        alias = ALIASES[module]
+        twins = {twin.format(alias) for twin in _CUDA_TWINS} | self.twins.get(module, frozenset())
+        bindings = [b for scope in self.index.scopes.values() for b in scope.bindings.get(alias, ())]
+        imports = all(b.how is How.IMPORT and b.name in twins for b in bindings)
+        return bool(bindings) and imports and all(self._unconditional(b.statement) for b in bindings)
+
+    def replaced(self, modules: list[str]) -> set[str]:
+        """The names among those of the wanted modules that the file imports from CUDA."""
+        wanted = [m for m in modules if m not in self._present and self._replaces(m)]
+        return {ALIASES[module] for module in wanted}
 
     def _free(self, alias: str) -> str:
         while alias in self._bound:
@@ -78,15 +82,17 @@ class ImportTable:
 
     def lines(self, modules: list[str]) -> list[str]:
         """The import lines for the wanted modules that the file does not have yet."""
-        missing = [m for m in modules if m not in self._present]
-        return sorted((self._line(m) for m in missing), key=lambda line: (line.startswith("from"), line))
-
-    def _line(self, module: str) -> str:
-        name = self.name_of(module)
-        if module in _FROM:
+        missing = sorted(m for m in modules if m not in self._present)
+        packages: dict[str, list[str]] = {}
+        for module in (m for m in missing if m.startswith(_FROM)):
             package, _, item = module.rpartition(".")
-            return f"from {package} import {item}" + (f" as {name}" if name != item else "")
-        return f"import {module}" + (f" as {name}" if name != module else "")
+            packages.setdefault(package, []).append(self._item(module, item))
+        plain = [f"import {self._item(m, m)}" for m in missing if not m.startswith(_FROM)]
+        return plain + [f"from {package} import {', '.join(items)}" for package, items in packages.items()]
+
+    def _item(self, module: str, item: str) -> str:
+        name = self.name_of(module)
+        return item + (f" as {name}" if name != item else "")
 
     def placed(self, modules: list[str], used: int) -> dict[int, list[str]]:
         """The lines for the wanted modules, by the offset of the line where they go.

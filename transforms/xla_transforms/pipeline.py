@@ -203,9 +203,10 @@ class _Module:
 
     def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
-        sites = unused_imports(self.context.index, code)
+        wanted = plan.wanted_imports(ids)
+        sites = unused_imports(self.context.index, code, plan.imports.replaced(wanted))
         first = min(site.start for site in plan.sites(ids))
-        for offset, lines in plan.imports.placed(plan.wanted_imports(ids), first).items():
+        for offset, lines in plan.imports.placed(wanted, first).items():
             text = "".join(line + source.newline for line in lines)
             at_end = offset == len(source.text) and not source.text.endswith(("\n", "\r"))
             text = (source.newline if at_end and source.text else "") + text

@@ -1,4 +1,4 @@
-"""What becomes of gradient scalers on a target that has none.
+"""What becomes of gradient scalers: where they go, and what taking them out means on a target without.
 
 A scaler is *unwound*, taken out with all its calls, where every use of it is understood; otherwise it is
 kept and switched off, which leaves all calls as they are. A scaler is followed through variables,
@@ -64,6 +64,11 @@ def unwound(context: Context, scaler: cst.BaseExpression) -> bool:
     if context.target.has_grad_scaler:
         return False
     return any(scaler in group.uses and group.understood for group in groups(context))
+
+
+def on_device(context: Context) -> bool:
+    """Whether the program's scalers, all of them, become the one of torch_xla."""
+    return context.target.has_grad_scaler and bool(groups(context))
 
 
 def groups(context: Context) -> list[Group]:

@@ -36,6 +36,20 @@ def bare(context: Context, call: cst.CSTNode) -> cst.Expr | None:
     return parent if isinstance(parent, cst.Expr) else None
 
 
+def write_wait(context: Context, change: Planned, call: cst.Call) -> None:
+    """Write the barrier that waits in the place of a call, in as many statements as the target needs."""
+    first, *rest = change.spell(context.target.wait).split("\n")
+    statement = bare(context, call)
+    line = context.index.parent(statement) if statement is not None else None
+    if not rest:
+        change.replace(call, first)
+    elif isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
+        ahead = context.index.source.newline + context.plan.indentation(line)
+        change.replace(call, ahead.join((first, *rest)))
+    else:
+        change.replace(call, f"({', '.join((first, *rest))})")
+
+
 def sole_target(assign: cst.CSTNode | None) -> cst.BaseExpression | None:
     """``x`` for the statement ``x = ...`` with one target, be it annotated or not."""
     if isinstance(assign, cst.AnnAssign):

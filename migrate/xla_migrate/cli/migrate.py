@@ -9,6 +9,7 @@ import click
 
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
+from xla_migrate.releases import AUTO
 from xla_transforms.targets import DEFAULT, target
 
 
@@ -81,6 +82,6 @@ def _refuse(options: Options) -> None:
     if options.json and options.mode is Mode.DIFF:
         raise click.UsageError("--diff prints a patch, not JSON")
     try:
-        target(options.target)
+        target(options.target if options.target != AUTO else DEFAULT)
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import Literal, TextIO
@@ -13,6 +13,7 @@ from typing import Literal, TextIO
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, migrate
 from xla_migrate.files import Content, FileProblem, default_mode, write
+from xla_migrate.releases import Choice, resolve
 from xla_migrate.reports import text
 from xla_transforms.findings import Severity
 from xla_transforms.settings import Distributed
@@ -59,6 +60,8 @@ def run(options: Options) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    chosen = resolve(options.target, _named(options))
+    options = replace(options, target=chosen.target)
     documents = [_from_stdin(options)] if options.from_stdin else gather(options.paths)
     _migrate(documents, options)
     _apply(documents, options)
@@ -66,7 +69,7 @@ def run(options: Options) -> int:
     printer = _printer(sys.stderr, options)
     printer.print(line for document in documents for line in text.failures(document))
     try:
-        _report(documents, options, code)
+        _report(documents, options, chosen, code)
         sys.stdout.flush()
     except BrokenPipeError:
         raise  # click ends the run quietly
@@ -96,9 +99,13 @@ def _from_stdin(options: Options) -> Document:
 def _migrate(documents: Sequence[Document], options: Options) -> None:
     from xla_transforms.engine import Settings
 
-    named = [options.stdin_filename or os.curdir] if options.from_stdin else options.paths
-    black = black_settings(named)
+    black = black_settings(_named(options))
     migrate(documents, Settings(options.target, options.syncfree, black, options.distributed))
+
+
+def _named(options: Options) -> Sequence[str]:
+    """The paths that tell which project the run is for."""
+    return [options.stdin_filename or os.curdir] if options.from_stdin else options.paths
 
 
 def _apply(documents: Sequence[Document], options: Options) -> None:
@@ -124,22 +131,22 @@ def _write_output(document: Document, options: Options) -> None:
         document.problem = problem
 
 
-def _report(documents: Sequence[Document], options: Options, code: int) -> None:
+def _report(documents: Sequence[Document], options: Options, chosen: Choice, code: int) -> None:
     if options.json:
         from xla_migrate.reports.json import report
 
-        sys.stdout.write(report(documents, options.target, code))
+        sys.stdout.write(report(documents, chosen, code))
     elif options.mode in (Mode.DIFF, Mode.STDOUT):
         sys.stdout.flush()
         sys.stdout.buffer.writelines(_payload(documents, options.mode))
         sys.stdout.buffer.flush()
         if not options.quiet:
-            _printer(sys.stderr, options).print(_remarks(documents, options.mode))
+            _printer(sys.stderr, options).print(_remarks(documents, options.mode, chosen))
     else:
         printer = _printer(sys.stdout, options)
         printer.print(_outline(documents, options))
         if not options.quiet:
-            printer.print(_remarks(documents, options.mode))
+            printer.print(_remarks(documents, options.mode, chosen))
 
 
 def _payload(documents: Sequence[Document], mode: Mode) -> Iterator[bytes]:
@@ -167,10 +174,12 @@ def _outline(documents: Sequence[Document], options: Options) -> Iterator[text.L
             yield text.changed_file(document, _verb(options.mode))
 
 
-def _remarks(documents: Sequence[Document], mode: Mode) -> Iterator[text.Line]:
+def _remarks(documents: Sequence[Document], mode: Mode, chosen: Choice) -> Iterator[text.Line]:
     done = [document for document in documents if not document.failed]
     yield from chain.from_iterable(map(text.findings, done))
     ending = "" if mode is not Mode.PREVIEW else "; nothing written (--inplace writes)"
+    if chosen.reason:
+        yield text.target(chosen.target, chosen.reason)
     yield text.summary(documents, _verb(mode), ending if any(d.changed for d in done) else "")
 
 

@@ -19,7 +19,10 @@ What to do with the changes:
                            standard output).
 
 How to migrate:
-  --target RELEASE         The torch_xla release to write for.  [default: 2.9]
+  --target RELEASE         The torch_xla release to write for: 2.9, 2.5 (to
+                           2.8), 2.1 (to 2.4), sagemaker (its Training
+                           Compiler), or auto (what the project asks to have
+                           installed).  [default: 2.9]
   --syncfree WHEN          Use syncfree optimizers: amp (under mixed
                            precision), always, never.  [default: amp]
   --distributed / --no-distributed

@@ -11,11 +11,12 @@ from xla_transforms.findings import Change, Finding, Rule, Severity, Span
 
 if TYPE_CHECKING:
     from xla_migrate.documents import Document
+    from xla_migrate.releases import Choice
 
 VERSION = 1
 
 
-def report(documents: Sequence[Document], target: str, exit_code: int) -> str:
+def report(documents: Sequence[Document], target: Choice, exit_code: int) -> str:
     """One JSON object: ``files``, ``findings``, ``changes`` and ``summary``.
 
     Lines and columns count from 1 and belong to the file as it was read; an ``end_column`` is that
@@ -28,7 +29,8 @@ def report(documents: Sequence[Document], target: str, exit_code: int) -> str:
     content = {
         "version": VERSION,
         "tool": {"name": "xla-migrate", "version": __version__},
-        "target": target,
+        "target": target.target,
+        "target_reason": target.reason,
         "files": [{"path": d.path, "status": status(d)} for d in documents],
         "findings": findings,
         "changes": changes,

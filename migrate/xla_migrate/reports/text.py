@@ -123,6 +123,11 @@ def summary(documents: Sequence[Document], verb: str, ending: str) -> Line:
     return [("; ".join(parts) + ending, "bold red" if failed else "bold")]
 
 
+def target(name: str, reason: str) -> Line:
+    """The target that was chosen by itself, and what it was chosen by."""
+    return [(f"target {name}", "bold"), (f" ({shown(reason)})", "")]
+
+
 def shown(text: str) -> str:
     """Text fit for a terminal: control characters, which could steer it, are spelled out."""
     return text.translate(_CONTROL)

@@ -2,6 +2,8 @@
 
 ``torch_xla.amp.autocast`` is not written: it fails on a CPU device (pytorch/xla v2.1 to v2.9,
 ``torch_xla/amp/autocast_mode.py``). A left-over ``torch.cuda.amp.autocast()`` silently computes in float32.
+On XLA for CUDA (up to v2.8, ``csrc/tensor_impl.cpp``) it is the other way round, which the reader is told.
+Up to v1.13 ``torch_xla.amp.autocast`` is CUDA's own, and takes its arguments.
 Sources: pytorch v2.9, ``torch/amp/autocast_mode.py``; pytorch/xla guide "Automatic mixed precision".
 """
 
@@ -45,10 +47,19 @@ UNREADABLE = Rule(
     "It would do nothing to XLA tensors.",
     Severity.WARNING,
 )
-RULES = (AUTOCAST, DTYPE, UNSURE, UNREADABLE)
+ON_CUDA = Rule(
+    "XLA307",
+    "autocast-on-xla-cuda",
+    "Autocast for XLA does nothing where XLA runs on an NVIDIA GPU.",
+    "Tensors of XLA on CUDA heed CUDA's autocast (pytorch/xla v2.1 to v2.8, csrc/tensor_impl.cpp), and "
+    "torch_xla.amp.autocast, which knows both, fails on a CPU and on most Trainium releases.",
+    Severity.WARNING,
+)
+RULES = (AUTOCAST, DTYPE, UNSURE, UNREADABLE, ON_CUDA)
 
 _CUDA = frozenset({"torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast"})
 _ANY = frozenset({"torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"})
+_PARAMETERS = ("device_type", "dtype", "enabled", "cache_enabled")
 _CUDA_PARAMETERS = ("enabled", "dtype", "cache_enabled")
 _HALF = frozenset({"torch.float16", "torch.half"})
 
@@ -91,10 +102,16 @@ def _reference(context: Context, node: cst.CSTNode, paths: frozenset[str]) -> No
 
 def _alone(context: Context, node: cst.CSTNode) -> None:
     """``amp_autocast = torch.cuda.amp.autocast``: called later, with the arguments that CUDA's took."""
+    target = context.target
+    if not target.autocast_device:
+        change = context.plan.change(AUTOCAST, node, "autocast of torch_xla takes CUDA's arguments")
+        change.replace(node, change.spell(target.autocast))
+        return
     change = context.plan.change(AUTOCAST, node, "calls of it compute in bfloat16 on XLA")
-    kind, dtype = context.target.device_type, _dtype_text(context, change)
+    kind, dtype = target.autocast_device, _dtype_text(context, change)
     partial = f"{change.use('functools')}.partial"
-    change.replace(node, f'{partial}({change.spell(context.target.autocast)}, "{kind}", dtype={dtype})')
+    change.replace(node, f'{partial}({change.spell(target.autocast)}, "{kind}", dtype={dtype})')
+    _remark(context, node)
 
 
 def _call(
@@ -104,13 +121,30 @@ def _call(
     if not context.plan.free(call) or (not for_cuda and _elsewhere(context, args)):
         return
     if has_star(call):
-        advice = 'call torch.autocast("xla", dtype=torch.bfloat16) with its arguments written out'
+        advice = f"call {context.target.autocast.shown()}({_shown(context)}) with its arguments written out"
         context.plan.report(UNREADABLE, call, "autocast is called with unpacked arguments", advice)
+        return
+    if not context.target.autocast_device:
+        _as_cuda(context, call, callee, args, for_cuda=for_cuda)
         return
     if for_cuda:
         _of_cuda(context, call, callee, args)
     else:
         _of_device(context, call, args)
+    _remark(context, call)
+
+
+def _shown(context: Context) -> str:
+    """The arguments that autocast gets, for the reader."""
+    kind, dtype = context.target.autocast_device, context.target.autocast_dtype
+    return f'"{kind}", dtype=torch.{dtype}' if kind else ""
+
+
+def _remark(context: Context, node: cst.CSTNode) -> None:
+    remark = context.target.autocast_remark
+    if remark and not any(f.code == ON_CUDA.code for f in context.plan.findings):
+        message = "on an NVIDIA GPU, XLA tensors heed CUDA's autocast alone: there this computes in float32"
+        context.plan.report(ON_CUDA, node, message, f"there write {remark}")
 
 
 def _names_device(args: list[cst.Arg]) -> bool:
@@ -136,7 +170,7 @@ def _of_cuda(context: Context, call: cst.Call, callee: cst.CSTNode, args: list[c
     change = context.plan.change(AUTOCAST, call, "autocast for CUDA would do nothing to XLA tensors")
     name = change.spell(context.target.autocast)
     named = {arg.keyword.value if arg.keyword else _CUDA_PARAMETERS[i]: arg for i, arg in enumerate(args)}
-    head = f'"{context.target.device_type}"'
+    head = f'"{context.target.autocast_device}"'
     if "dtype" not in named:
         head += f", dtype={_dtype_text(context, change)}"
     else:
@@ -153,13 +187,28 @@ def _of_cuda(context: Context, call: cst.Call, callee: cst.CSTNode, args: list[c
             change.wrap(arg, f"{prefix}{keyword}{{0}}")
 
 
+def _as_cuda(
+    context: Context, call: cst.Call, callee: cst.CSTNode, args: list[cst.Arg], *, for_cuda: bool
+) -> None:
+    """The target's autocast takes what ``torch.cuda.amp.autocast`` takes: the device's name goes."""
+    message = "autocast of torch_xla takes CUDA's arguments"
+    change = context.plan.change(AUTOCAST, call, message)
+    change.replace(callee, change.spell(context.target.autocast))
+    device = None if for_cuda else _given(args, "device_type", 0)
+    for position, arg in enumerate(args):
+        if arg is not device and not for_cuda and arg.keyword is None:
+            change.wrap(arg, f"{_PARAMETERS[position]}={{0}}")
+    if device is not None:
+        change.drop(list(call.args), [device])
+
+
 def _of_device(context: Context, call: cst.Call, args: list[cst.Arg]) -> None:
     """``torch.autocast(device_type, dtype, enabled, cache_enabled)``."""
     device, dtype = _given(args, "device_type", 0), _given(args, "dtype", 1)
     change = context.plan.change(AUTOCAST, call, "autocast for CUDA would do nothing to XLA tensors")
     if device is not None and is_word(device.value):
         added = f", dtype={_dtype_text(context, change)}" if dtype is None else ""
-        change.replace(device.value, f'"{context.target.device_type}"{added}')
+        change.replace(device.value, f'"{context.target.autocast_device}"{added}')
     if dtype is not None:
         _settle_dtype(context, change, dtype.value)
 

@@ -1,5 +1,8 @@
 """Around autocast: ``custom_fwd``, ``custom_bwd`` and the questions about autocast's state.
 
+They take the device's type since torch 2.4 (``Target.amp_api`` is ``"device"``). Before, the questions are
+named after the device and there is no ``custom_fwd`` for XLA (``"xla"``); up to 1.13 XLA tensors heed CUDA's
+autocast, and what is asked about CUDA holds (``"cuda"``).
 Sources: pytorch v2.9, ``torch/amp/autocast_mode.py`` (``custom_fwd`` takes ``device_type`` since 2.4) and
 ``torch/csrc/autograd/init.cpp`` (``is_autocast_enabled()`` without an argument asks about CUDA).
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import is_word
 from xla_transforms.tree import argument, has_star
 
@@ -25,7 +28,14 @@ STATE = Rule(
     "Questions about CUDA's autocast become questions about XLA's.",
     "torch.is_autocast_enabled() and get_autocast_gpu_dtype() speak of CUDA alone.",
 )
-RULES = (CUSTOM, STATE)
+CUSTOM_LEFT = Rule(
+    "XLA308",
+    "autocast-custom-function-left",
+    "custom_fwd and custom_bwd are left, because the target has none for XLA.",
+    "torch.amp.custom_fwd(device_type=...) came with torch 2.4; CUDA's does not heed XLA's autocast.",
+    Severity.WARNING,
+)
+RULES = (CUSTOM, STATE, CUSTOM_LEFT)
 
 _CUSTOM = frozenset(
     f"torch.{place}{name}"
@@ -38,6 +48,12 @@ _RENAMED = {
     "torch.set_autocast_gpu_dtype": "set_autocast_dtype",
 }
 # how many arguments the old form has, which speaks of CUDA without naming it
+_OF_XLA = {
+    "torch.is_autocast_enabled": "is_autocast_xla_enabled",
+    "torch.set_autocast_enabled": "set_autocast_xla_enabled",
+    "torch.get_autocast_gpu_dtype": "get_autocast_xla_dtype",
+    "torch.set_autocast_gpu_dtype": "set_autocast_xla_dtype",
+}
 _UNNAMED = {"torch.is_autocast_enabled": 0, "torch.set_autocast_enabled": 1}
 _NAMED = frozenset(
     {
@@ -65,7 +81,9 @@ def run(context: Context) -> None:
 
 def _bare(context: Context, decorator: cst.BaseExpression) -> None:
     paths = context.roles.spelled(decorator)
-    if paths and paths <= _CUSTOM and all(".cuda." in p for p in paths):
+    if paths and paths <= _CUSTOM and context.target.amp_api != "device":
+        _older(context, decorator, decorator, paths)
+    elif paths and paths <= _CUSTOM and all(".cuda." in p for p in paths):
         change = context.plan.change(CUSTOM, decorator, "the Function runs on XLA")
         name = next(iter(paths)).split(".")[-1]
         torch, kind = change.use("torch"), context.target.device_type
@@ -76,8 +94,35 @@ def _calls(context: Context, name: str) -> None:
     for call in context.program.calls.get(name, ()):
         paths = context.roles.spelled(call.func)
         ours = context.roles.index(call) is context.index and context.plan.free(call)
-        if ours and paths and paths <= _CUSTOM and not has_star(call):
+        if not ours or not paths or not paths <= _CUSTOM or has_star(call):
+            continue
+        if context.target.amp_api == "device":
             _custom(context, call, name)
+        else:
+            _older(context, call, call.func, paths)
+
+
+def _older(context: Context, node: cst.CSTNode, callee: cst.BaseExpression, paths: frozenset[str]) -> None:
+    """Before torch 2.4: torch_xla's own where XLA tensors heed CUDA's autocast, else nothing."""
+    if context.target.amp_api == "cuda":
+        _as_cuda(context, node, callee, next(iter(paths)).split(".")[-1])
+        return
+    message = "it does not heed autocast for XLA, and has no counterpart before torch 2.4"
+    context.plan.report(CUSTOM_LEFT, node, message, "cast the inputs in forward by hand")
+
+
+def _as_cuda(context: Context, node: cst.CSTNode, callee: cst.BaseExpression, name: str) -> None:
+    device = argument(node, "device_type") if isinstance(node, cst.Call) else None
+    if device is not None and not is_word(device.value):
+        return
+    change = context.plan.change(CUSTOM, node, "it is CUDA's own under torch_xla's name")
+    text = change.use(f"torch_xla.amp.{name}")
+    if isinstance(node, cst.Call) and len(node.args) == 1 and device is not None:
+        change.replace(node, text)
+        return
+    change.replace(callee, text)
+    if isinstance(node, cst.Call) and device is not None:
+        change.drop(list(node.args), [device])
 
 
 def _custom(context: Context, call: cst.Call, name: str) -> None:
@@ -102,7 +147,10 @@ def _custom(context: Context, call: cst.Call, name: str) -> None:
 
 
 def _state(context: Context, call: cst.Call, path: str) -> None:
-    if not context.plan.free(call) or has_star(call):
+    if not context.plan.free(call) or has_star(call) or context.target.amp_api == "cuda":
+        return
+    if context.target.amp_api == "xla":
+        _ask_xla(context, call, path)
         return
     word = f'"{context.target.device_type}"'
     first = call.args[0] if call.args else None
@@ -121,6 +169,13 @@ def _state(context: Context, call: cst.Call, path: str) -> None:
         change.wrap(first, f"{word}, {{0}}")
     else:
         change.cut(*_brackets(context, call), f"({word})")
+
+
+def _ask_xla(context: Context, call: cst.Call, path: str) -> None:
+    """``torch.is_autocast_xla_enabled()``, as it is asked before torch 2.4."""
+    if path in _RENAMED or _UNNAMED.get(path) == len(call.args):
+        change = context.plan.change(STATE, call, "autocast is XLA's now")
+        change.replace(call.func, f"{change.use('torch')}.{_OF_XLA[path]}")
 
 
 def _brackets(context: Context, call: cst.Call) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.ranks import COUNTS
-from xla_transforms.statements import bare, live_calls, migrating, path_of, reads_of
+from xla_transforms.statements import bare, live_calls, migrating, path_of, reads_of, write_wait
 from xla_transforms.targets.base import Spelling
 from xla_transforms.tree import method, receiver
 
@@ -117,7 +117,7 @@ def _wait(context: Context, call: cst.Call) -> None:
             return
         context.plan.report(EXTRA, call, "a wait in mid-iteration runs its part of the step by itself")
     change = context.plan.change(SYNCHRONIZE, call, "runs what is pending and waits for it")
-    change.replace(call, change.spell(context.target.wait))
+    write_wait(context, change, call)
 
 
 def _before_work(context: Context, call: cst.Call, body: list[cst.CSTNode]) -> bool:

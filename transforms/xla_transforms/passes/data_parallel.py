@@ -32,8 +32,8 @@ RULES = (WRAPPER, MODULE)
 
 _FUNCTIONS = frozenset({"torch.nn.parallel.data_parallel", "torch.nn.parallel.data_parallel.data_parallel"})
 _MESSAGE = (
-    "DataParallel split each batch over all GPUs; one XLA device takes the whole batch. With "
-    "torch_xla.launch on W devices each replica needs 1/W of it for the same global batch"
+    "DataParallel split each batch over all GPUs; one XLA device takes the whole batch. Trained on "
+    "W devices, each replica needs 1/W of it for the same global batch"
 )
 _KEYS = "; the wrapper's state_dict() had keys that begin with 'module.'"
 

@@ -146,7 +146,7 @@ def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
     if found & {Use.OTHER, Use.OPTION} or _compared(context, word) or _shown(context, word):
         return
     if Use.UNKNOWN in found and not found & {Use.PLACE, Use.TEXT}:
-        advice = 'write "xla" or torch_xla.device() if it chooses a device'
+        advice = f'write "xla" or {context.target.device.shown()} if it chooses a device'
         context.plan.report(LEFT, word, "this CUDA name stays: it is not known what becomes of it", advice)
         return
     change = context.plan.change(WORD, word, "the CUDA device becomes the XLA device")

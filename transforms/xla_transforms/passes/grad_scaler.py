@@ -1,8 +1,10 @@
 """Gradient scalers: gone where bfloat16 is computed in, the XLA one where a target has it.
 
-Where every use is understood the scaler is taken out: ``scaler.scale(loss).backward()`` becomes
-``loss.backward()``, ``unscale_`` and ``update`` go, backward, clip and step stay in their order (the step
-itself is written by the steps pass). Elsewhere the object stays, switched off.
+On a target with a scaler for XLA all calls stay and only the class is written anew: that one looks for
+infinite gradients on the device. Elsewhere, where every use is understood, the scaler is taken out:
+``scaler.scale(loss).backward()`` becomes ``loss.backward()``, ``unscale_`` and ``update`` go, backward, clip
+and step stay in their order (the step itself is written by the steps pass); where one is not understood,
+the object stays, switched off.
 Sources: pytorch/xla guide "Automatic mixed precision" (no scaling with bfloat16); torch_xla 2.9.0 has no
 ``torch_xla.amp.GradScaler`` any more (commit 647804ca96); pytorch v2.9, ``torch/amp/grad_scaler.py``.
 """
@@ -18,7 +20,7 @@ from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.roles.classes import bases
 from xla_transforms.scalers import CUDA_PATHS, PATHS, SCALERS, Group, groups
-from xla_transforms.tree import argument, has_star
+from xla_transforms.tree import argument, has_star, method
 
 UNWOUND = Rule(
     "XLA311",
@@ -51,7 +53,14 @@ DERIVED = Rule(
     "Its instances stay switched on beside torch_xla, at the price of a host read at every step.",
     Severity.WARNING,
 )
-RULES = (UNWOUND, KEPT, STATE, XLA_SCALER, DERIVED)
+SCALE_READ = Rule(
+    "XLA316",
+    "scale-read-in-step",
+    "The scale of a gradient scaler is read in a training loop.",
+    "It lives on the device: each get_scale() is an execution of its own (torch_xla up to 2.8).",
+    Severity.WARNING,
+)
+RULES = (UNWOUND, KEPT, STATE, XLA_SCALER, DERIVED, SCALE_READ)
 
 _NO_STATE = "checkpoints no longer hold the scaler's state; old ones can still be read"
 _PARAMETERS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
@@ -199,14 +208,39 @@ def _is_text(arg: cst.Arg) -> bool:
 
 
 def _rename(context: Context, group: Group) -> None:
+    if _all_written(context):
+        context.plan.imports.twins[context.target.grad_scaler.module] = PATHS
     for call in group.makers:
         if not _ours(context, call) or not context.plan.free(call):
             continue
         change = context.plan.change(XLA_SCALER, call, "the scaler of torch_xla works on the device")
         change.replace(call.func, change.spell(context.target.grad_scaler))
-        device = argument(call, "device") or next((a for a in call.args[:1] if _is_text(a)), None)
+        device = _device(context, call)
         if device is not None:
             change.drop(list(call.args), [device])
+    for node in group.uses:
+        if _ours(context, node):
+            _scale_read(context, context.index.parent(context.index.parent(node) or node))
+
+
+def _scale_read(context: Context, call: cst.CSTNode | None) -> None:
+    if isinstance(call, cst.Call) and method(call) == "get_scale" and context.loops.of(call) is not None:
+        message = "the scale is on the device: reading it is one more execution"
+        context.plan.report(SCALE_READ, call, message, "read it once an epoch, or in a step closure")
+
+
+def _all_written(context: Context) -> bool:
+    """Whether all scalers that the module makes are written anew, so that the class's name is free."""
+    makers = {call for group in groups(context) for call in group.makers}
+    calls = context.program.calls.get("GradScaler", ())
+    return all(call in makers for call in calls if context.roles.index(call) is context.index)
+
+
+def _device(context: Context, call: cst.Call) -> cst.Arg | None:
+    """The argument that names the device, which the scaler of torch_xla does not take."""
+    first = call.args[0] if call.args and call.args[0].keyword is None and not call.args[0].star else None
+    for_any = not context.roles.spelled(call.func) & CUDA_PATHS
+    return argument(call, "device") or (first if first is not None and (for_any or _is_text(first)) else None)
 
 
 def _derived(context: Context) -> None:
@@ -215,4 +249,6 @@ def _derived(context: Context) -> None:
         if node.bases and PATHS & {b for b in bases(context.roles, node) if isinstance(b, str)}:
             message = f"{node.name.value} is a gradient scaler of its own: it stays as it is"
             advice = 'call super().__init__("xla", enabled=False) of torch.amp.GradScaler'
+            if context.target.has_grad_scaler:
+                advice = "derive it from torch_xla.amp.GradScaler"
             context.plan.report(DERIVED, node.bases[0], message, advice)

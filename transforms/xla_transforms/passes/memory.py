@@ -2,7 +2,8 @@
 
 ``xm.get_memory_info()`` is not implemented for every device (it raises on a CPU), so that a script gets
 one small function that answers with zeros there, as torch.cuda does without CUDA.
-Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``get_memory_info``.
+Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``get_memory_info``; before v2.4 it told
+``kb_free`` and ``kb_total``, before v2.6 no peak.
 """
 
 from __future__ import annotations
@@ -59,6 +60,18 @@ def {name}():
 {indent}except RuntimeError:
 {indent}{indent}return {{"bytes_used": 0, "bytes_limit": 0, "peak_bytes_used": 0}}"""
 
+_FUNCTION_IN_KB = """\
+def {name}():
+{indent}# not every device tells: a CPU does not
+{indent}try:
+{indent}{indent}info = {call}
+{indent}except RuntimeError:
+{indent}{indent}return {{"bytes_used": 0, "bytes_limit": 0, "peak_bytes_used": 0}}
+{indent}if "kb_total" in info:
+{indent}{indent}used = info["kb_total"] - info["kb_free"]
+{indent}{indent}info = {{"bytes_used": 1024 * used, "bytes_limit": 1024 * info["kb_total"]}}
+{indent}return {{"peak_bytes_used": info["bytes_used"], **info}}"""
+
 
 def run(context: Context) -> None:
     if not migrating(context):
@@ -85,8 +98,8 @@ def _statistic(
     outer = context.index.parent(call)
     if name in _KEYS:
         if _KEYS[name] == _PEAK:
-            message = "it is the peak since the process began: XLA cannot reset it"
-            context.plan.report(PEAK, call, message, fixed=True)
+            told = "what is used now" if context.target.memory_in_kb else "the peak since the process began"
+            context.plan.report(PEAK, call, f"it is {told}: XLA cannot reset it", fixed=True)
         return [(call, f'{{m}}["{_KEYS[name]}"]')]
     if name == "mem_get_info":
         return [(call, f'({{m}}["{_LIMIT}"] - {{m}}["{_USED}"], {{m}}["{_LIMIT}"])')]
@@ -120,8 +133,9 @@ def _key(outer: cst.CSTNode | None) -> str:
 
 
 def _without(context: Context, call: cst.Call, name: str) -> None:
+    known = context.target.memory_info.shown()
     message = f"torch.cuda.{name} has no counterpart on XLA and is left: it raises without CUDA"
-    context.plan.report(NO_COUNTERPART, call, message, "read xm.get_memory_info() instead, or take it out")
+    context.plan.report(NO_COUNTERPART, call, message, f"read {known} instead, or take it out")
 
 
 def _define(context: Context, change: Planned) -> str:
@@ -132,7 +146,8 @@ def _define(context: Context, change: Planned) -> str:
         name = f"xla_{name}"
     source = context.index.source
     call = change.spell(context.target.memory_info)
-    text = _FUNCTION.format(name=name, indent=source.indent, call=call)
+    function = _FUNCTION_IN_KB if context.target.memory_in_kb else _FUNCTION
+    text = function.format(name=name, indent=source.indent, call=call)
     offset = context.plan.imports.end()
     above = [s for s in source.module.body if source.line_end(source.offsets(s)[1]) == offset]
     if above:

@@ -127,6 +127,10 @@ def _mend(
         region.reorder()
         return
     line = context.roles.index(optimizer).source.span(optimizer).line
+    if not context.target.swaps_parameters:
+        message = f"the optimizer of line {line} is built before this move: it would train the old parameters"
+        context.plan.report(BEFORE, move.call, message, "move the model first, then build the optimizer")
+        return
     _switch(context, BEFORE, move, written)
     message = f"the optimizer of line {line} is built before this move, which is told to keep its parameters"
     context.plan.report(BEFORE, move.call, message, "better: move the model first, then build it", fixed=True)

@@ -112,7 +112,7 @@ def _add(context: Context, call: cst.Call) -> None:
     statement = context.index.statement_of(call)
     small = _small(context, call)
     if seed is None or small is None or statement is None or isinstance(small, cst.Return):
-        advice = "call torch_xla.manual_seed with the same seed"
+        advice = f"call {context.target.manual_seed.shown('seed')} with the same seed"
         context.plan.report(UNSEEDED, call, "torch.manual_seed alone does not seed the XLA device", advice)
         return
     change = context.plan.change(DEVICE_SEED, call, "torch.manual_seed does not reach the XLA device")

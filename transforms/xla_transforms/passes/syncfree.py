@@ -122,7 +122,7 @@ def _twin(context: Context, call: cst.Call, name: str) -> None:
     elif len(paths) == 1 and next(iter(paths)).startswith("torch.optim."):
         if context.plan.free(call.func) and not context.plan.claims(call):
             change = context.plan.change(SYNCFREE, call, f"{name} beside AMP becomes its syncfree twin")
-            change.replace(call.func, f"{change.use('torch_xla.amp.syncfree')}.{name}")
+            change.replace(call.func, f"{change.use(context.target.syncfree_module)}.{name}")
     else:
         text = context.index.source.code(call.func)
         context.plan.report(CHOSEN, call, f"{text} holds the class of an optimizer; it stays")

@@ -196,9 +196,13 @@ def _wrapped(context: Context, move: Move) -> bool:
 def _keep(context: Context, move: Move, found: list[Tie]) -> None:
     line = context.index.statement_of(move.call)
     assert line is not None
+    pairs = ", ".join(f"{tie.left} and {tie.right}" for tie in found)
+    if not context.target.swaps_parameters:
+        message = f"{pairs} may share one parameter, which the move takes apart"
+        context.plan.report(KEPT, move.call, message, "tie them again after the move, before the optimizer")
+        return
     change = context.plan.change(KEPT, move.call, "the move keeps the identity of parameters, and so the tie")
     keep_identity(change, line)
-    pairs = ", ".join(f"{tie.left} and {tie.right}" for tie in found)
     message = f"{pairs} may share one parameter; the move is told to keep it shared"
     context.plan.report(KEPT, move.call, message, fixed=True)
 

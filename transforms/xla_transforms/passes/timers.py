@@ -16,7 +16,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.scopes import How
-from xla_transforms.statements import bare, live_calls, migrating, path_of, sole_target
+from xla_transforms.statements import bare, live_calls, migrating, path_of, sole_target, write_wait
 from xla_transforms.tree import method, receiver, same
 
 TIMER = Rule(
@@ -54,7 +54,8 @@ def run(context: Context) -> None:
             with context.plan.together("timers"):
                 events.convert(made)
             return
-        advice = "measure with time.perf_counter() behind torch_xla.sync(wait=True)"
+        wait = context.target.wait.shown()
+        advice = f"measure with time.perf_counter() behind {wait}"
         for call in made:
             line = context.index.source.span(odd).line
             message = f"this event stays: line {line} uses it in a way that is not understood"
@@ -151,7 +152,7 @@ class Events:
         if name == "query":
             change.replace(call, "True")
         elif name == "synchronize":
-            change.replace(call, change.spell(self.context.target.wait))
+            write_wait(self.context, change, call)
         elif (statement := bare(self.context, call)) is not None:
             change.remove(statement)
 
@@ -177,7 +178,7 @@ class Events:
             change.remove(statement)
             change.after(wait, reading.replace("{0}", text))
             return
-        change.before(statement, change.spell(self.context.target.wait))
+        change.before(statement, *change.spell(self.context.target.wait).split("\n"))
         change.replace(call, reading, base)
         message = "what is measured runs at a barrier of its own"
         advice = "take the measurement out once it has served"

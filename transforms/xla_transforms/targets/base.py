@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 XM = "torch_xla.core.xla_model"
 PL = "torch_xla.distributed.parallel_loader"
 XR = "torch_xla.runtime"
 XP = "torch_xla.debug.profiler"
 XMP = "torch_xla.distributed.xla_multiprocessing"
+
+# The name that PyTorch/XLA's own examples give a module.
+ALIASES = {
+    "torch_xla": "torch_xla",
+    "torch_xla.amp.GradScaler": "GradScaler",
+    "torch_xla.amp.autocast": "autocast",
+    "torch_xla.amp.custom_bwd": "custom_bwd",
+    "torch_xla.amp.custom_fwd": "custom_fwd",
+    "torch_xla.amp.syncfree": "syncfree",
+    "torch_xla.core.xla_model": "xm",
+    "torch_xla.debug.profiler": "xp",
+    "torch_xla.distributed.parallel_loader": "pl",
+    "torch_xla.distributed.xla_backend": "xla_backend",
+    "torch_xla.distributed.xla_multiprocessing": "xmp",
+    "torch_xla.experimental.pjrt_backend": "pjrt_backend",
+    "torch_xla.runtime": "xr",
+    "torch_xla.utils.checkpoint": "xla_checkpoint",
+}
 
 
 @dataclass(frozen=True)
@@ -19,6 +38,14 @@ class Spelling:
     text: str
     also: str = ""
 
+    def shown(self, *parts: str) -> str:
+        """The text as one tells it to a reader, under the usual names."""
+        text = self.text.replace("{m}", ALIASES.get(self.module, self.module))
+        text = text.replace("{n}", ALIASES.get(self.also, self.also)).replace("\n", "; ")
+        for position, part in enumerate(parts):
+            text = text.replace(f"{{{position}}}", part)
+        return text
+
 
 @dataclass(frozen=True)
 class Target:
@@ -28,7 +55,7 @@ class Target:
     device: Spelling
     device_type: str
     sync: Spelling
-    wait: Spelling
+    wait: Spelling  # one statement a line
     manual_seed: Spelling  # "{0}" is the seed
     get_rng_state: Spelling
     set_rng_state: Spelling  # "{0}" is the state
@@ -57,7 +84,7 @@ class Target:
     broadcast: Spelling  # called with a list of tensors, which change in place, and the sender's ordinal
     mesh_reduce: Spelling  # "{0}" is a tag, "{1}" the value, "{2}" the function of the list of all values
     trace: Spelling  # "{0}" is the name
-    syncfree: frozenset[str]
+    syncfree: frozenset[str]  # the optimizers of ``syncfree_module``
     has_grad_scaler: bool
     autocast: Spelling  # called with the device type, dtype= and the user's other arguments
     autocast_dtype: str  # what it computes in; empty where the user's own choice is right
@@ -67,10 +94,11 @@ class Target:
     title: str  # what it is, in words
     process_group: Spelling  # joins the group of torch.distributed, where something still needs one
     process_group_module: str  # registers its backend when it is imported
+    syncfree_module: str = "torch_xla.amp.syncfree"
     launcher_entry: str = ""  # the function of the script that a launcher outside calls with the ordinal
     autocast_device: str = "xla"  # autocast's first argument; empty where it takes CUDA's arguments
     autocast_remark: str = ""  # where autocast does nothing
-    custom_functions: str = "torch.amp"  # where custom_fwd and custom_bwd for XLA are; empty: nowhere
+    amp_api: Literal["device", "xla", "cuda"] = "device"  # see ``passes/autocast_functions.py``
     memory_in_kb: bool = False  # its memory information may be kb_free and kb_total
     save_waits: bool = False  # its save waits for all replicas: all must call it
     swaps_parameters: bool = True  # torch can keep the parameters that a move to the device replaces

@@ -21,7 +21,7 @@ SAGEMAKER = replace(
     name="sagemaker",
     releases=((1, 11), (1, 13)),
     title="SageMaker Training Compiler containers: torch 1.11 to 1.13 on XRT and CUDA",
-    wait=Spelling(XM, "{m}.mark_step(); {m}.wait_device_ops()"),
+    wait=Spelling(XM, "{m}.mark_step()\n{m}.wait_device_ops()"),
     world_size=Spelling(XM, "{m}.xrt_world_size()"),
     local_world_size=Spelling("os", 'int({m}.environ["GPU_NUM_DEVICES"])'),
     ordinal=Spelling(XM, "{m}.get_ordinal()"),
@@ -43,6 +43,6 @@ SAGEMAKER = replace(
     autocast_device="",
     autocast_dtype="",
     autocast_remark="",
-    custom_functions="torch.cuda.amp",
+    amp_api="cuda",
     save_waits=True,
 )

@@ -30,6 +30,6 @@ TORCH_XLA_2_1 = replace(
     process_group=Spelling("torch.distributed", '{m}.init_process_group("xla", init_method="pjrt://")'),
     process_group_module="torch_xla.experimental.pjrt_backend",
     autocast_remark="torch_xla.amp.autocast(xm.xla_device(), dtype=torch.bfloat16)",
-    custom_functions="",
+    amp_api="xla",
     swaps_parameters=False,
 )

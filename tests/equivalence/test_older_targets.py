@@ -1,0 +1,90 @@
+"""Goldens for the older targets, run on torch 2.1 and torch_xla 2.1, against the native run.
+
+The native script runs on the torch of these tests, so that what is compared does not share a release. The
+SageMaker containers' torch 1.13 is on no package index for this Python: their spelling runs on 2.1, which
+has all of it but what ``older_release.py`` fills in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from golden_cases import Case, runnable_cases
+from older_environment import Unavailable, interpreter, record
+
+from xla_migrate import migrate_source
+from xla_migrate.verify import Runner, Trace, check_executions, compare
+
+pytestmark = pytest.mark.slow
+
+TARGETS = {"2_1": "2.1", "sagemaker": "sagemaker"}
+# Cases that cannot be compared on this release, and why.
+LEFT_OUT = {
+    ("custom_autograd_function_amp", "2_1"): "it imports custom_fwd from torch.amp, which 2.4 has",
+    ("rng_state_checkpoint", "2_1"): "it draws on the device",
+    ("rng_state_checkpoint", "sagemaker"): "it draws on the device",
+}
+SLACK = {
+    "amp_optional_branch": {"execution_slack": 8},  # it prints the scale of its scaler
+    "checkpoint_resume": {"compile_slack": 3},  # a scaler that resumes begins with other constants
+}
+
+
+def _pairs() -> list[tuple[Case, str]]:
+    pairs = [(case, name) for case in runnable_cases() for name in TARGETS]
+    chosen = [(c, n) for c, n in pairs if (c.native.parent / f"expected_{n}.py").exists()]
+    return [(c, n) for c, n in chosen if not LEFT_OUT.get((c.name, n))]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The recorded runs of one case for one target."""
+
+    case: Case
+    native: Trace
+    values: Trace
+    counted: Trace
+
+
+@pytest.fixture(scope="session")
+def older() -> Path:
+    try:
+        return interpreter()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+PAIRS = _pairs()
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=[f"{case.name}-{name}" for case, name in PAIRS])
+def runs(
+    request: pytest.FixtureRequest,
+    older: Path,
+    runner: Runner,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Runs:
+    case, name = request.param
+    migrated = tmp_path_factory.mktemp("scripts") / "migrated.py"
+    migrated.write_text(migrate_source(case.native.read_text(), target=TARGETS[name]).code)
+    native = runner.record(case.native, "native", tmp_path_factory.mktemp("native"), argv=case.argv)
+
+    def run(mode: str) -> Trace:
+        return record(older, migrated, tmp_path_factory.mktemp(mode), mode, case.argv)
+
+    return Runs(case, native, run("values"), run("count"))
+
+
+def test_every_loss_and_the_final_parameters_agree(runs: Runs) -> None:
+    assert runs.native.losses
+    result = compare(runs.native, runs.values, runs.case.bounds, runs.case.ignore)
+    assert result.agree, str(result)
+
+
+def test_each_iteration_is_one_execution(runs: Runs) -> None:
+    assert runs.counted.failure is None, str(runs.counted.failure)
+    if not runs.case.not_counted:
+        limits = replace(runs.case.limits, **SLACK.get(runs.case.name, {}))
+        assert check_executions(runs.native, runs.counted, limits) == []
