@@ -310,3 +310,9 @@ def test_a_value_that_is_made_by_the_master_is_told() -> None:
     assert read(*lines) == list(lines)
     code = spawned("norm = model.weight.norm()", *lines, before=NAMES + "model.cuda()\n")
     assert [found for found, _ in findings(code, "master_guards")] == ["XLA726"]
+
+
+def test_a_model_of_unknown_make_gives_its_state() -> None:
+    assert opened(
+        "model = build(rank)", "if rank == 0:", f"    {SAVE}", before="from ours import build\n"
+    ).endswith(f"build(rank)\n{SAVE}")

@@ -47,13 +47,13 @@ _SMALLS = (
 
 
 class Calm:
-    """Answers it for one program. ``shared`` are the calls that all replicas make anyway."""
+    """Answers it for one program."""
 
     def __init__(self, roles: Roles) -> None:
         self.roles = roles
 
     def disturbs(self, node: cst.CSTNode, shared: frozenset[cst.Call] = frozenset()) -> cst.CSTNode | None:
-        """What in a piece of code only one process may do, if anything."""
+        """What in a piece of code only one process may do, if anything; all make the ``shared`` calls."""
         for inner in walk(node):
             if isinstance(inner, (*_ACTS, cst.Raise, cst.Del)):
                 return inner
@@ -71,7 +71,7 @@ class Calm:
         if functions:
             return all(isinstance(f, cst.FunctionDef) and self._function(f) for f in functions)
         base = receiver(call)
-        if base is None or self.roles.facts(call.func) & self.roles.facts(base):
+        if base is None:
             return False
         return name in _METHODS or (name in _STORES and isinstance(base, (cst.Name, cst.Attribute)))
 
