@@ -37,8 +37,8 @@ Golden = Callable[[str, str, bytes], None]
 
 @cache
 def settings(case: str, target: str) -> Settings:
-    replicas = settings_of(GOLDEN / case).get("distributed", False)
-    return Settings(target=target, distributed=replicas or "auto")
+    asked = settings_of(GOLDEN / case).get("distributed", "auto")
+    return Settings(target=target, distributed=asked)
 
 
 @cache

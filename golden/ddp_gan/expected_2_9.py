@@ -62,12 +62,13 @@ def run(gpu, opt):
             errG.backward()
             xm.optimizer_step(optimizerG)
 
-            if gpu == 0 and i % 2 == 0:
+            if i % 2 == 0:
 
                 def log_step(epoch, i, errD, errG):
-                    print(
-                        f"[{epoch}][{i}/{len(loader)}] Loss_D: {errD.item():.4f} Loss_G: {errG.item():.4f}"
-                    )
+                    if gpu == 0:
+                        print(
+                            f"[{epoch}][{i}/{len(loader)}] Loss_D: {errD.item():.4f} Loss_G: {errG.item():.4f}"
+                        )
 
                 xm.add_step_closure(log_step, args=(epoch, i, errD, errG))
 

@@ -124,10 +124,7 @@ def main_worker(gpu, args):
         is_best = loss < best_loss
         best_loss = min(loss, best_loss)
 
-        if not args.multiprocessing_distributed or (
-            args.multiprocessing_distributed and xr.local_ordinal() == 0
-        ):
-            save_checkpoint({"epoch": epoch + 1, "state_dict": model.state_dict(), "best": best_loss}, is_best)
+        save_checkpoint({"epoch": epoch + 1, "state_dict": model.state_dict(), "best": best_loss}, is_best)
 
 
 def train(loader, model, criterion, optimizer, epoch, device, args):

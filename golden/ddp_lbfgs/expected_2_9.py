@@ -45,8 +45,9 @@ def main():
 
         loss = optimizer.step(closure)
         torch_xla.sync()
+        loss_value = loss.item()
         if rank == 0:
-            print(f"step {step}: {loss.item():.6f}")
+            print(f"step {step}: {loss_value:.6f}")
 
     xm.save(model.state_dict(), "decay.pt")
 

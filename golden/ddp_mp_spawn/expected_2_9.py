@@ -40,10 +40,11 @@ def train_epoch(model, loader, optimizer, rank, epoch, log_interval):
         loss = F.cross_entropy(model(data), target)
         loss.backward()
         xm.optimizer_step(optimizer)
-        if rank == 0 and batch_idx % log_interval == 0:
+        if batch_idx % log_interval == 0:
 
             def log_step(batch_idx, loss):
-                print(f"epoch {epoch} step {batch_idx} loss {loss.item():.6f}")
+                if rank == 0:
+                    print(f"epoch {epoch} step {batch_idx} loss {loss.item():.6f}")
 
             xm.add_step_closure(log_step, args=(batch_idx, loss))
 

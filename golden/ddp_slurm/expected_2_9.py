@@ -38,10 +38,11 @@ def train(args, model, device, loader, optimizer, epoch, rank):
         loss = F.mse_loss(model(series), following)
         loss.backward()
         xm.optimizer_step(optimizer)
-        if batch_idx % args.log_interval == 0 and rank == 0:
+        if batch_idx % args.log_interval == 0:
 
             def log_step(batch_idx, loss):
-                print(f"epoch {epoch} step {batch_idx} loss {loss.item():.6f}")
+                if rank == 0:
+                    print(f"epoch {epoch} step {batch_idx} loss {loss.item():.6f}")
 
             xm.add_step_closure(log_step, args=(batch_idx, loss))
 

@@ -80,7 +80,7 @@ class Trainer:
     def train(self, max_epochs: int):
         for epoch in range(self.epochs_run, max_epochs):
             self._run_epoch(epoch)
-            if self.local_rank == 0 and epoch % self.save_every == 0:
+            if epoch % self.save_every == 0:
                 self._save_snapshot(epoch)
 
 

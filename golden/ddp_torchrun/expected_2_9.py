@@ -59,8 +59,9 @@ class Trainer:
             total = torch.zeros((), device=self.device)
             for chars, kind in pl.MpDeviceLoader(self.loader, self.device):
                 total += self.run_batch(chars, kind).detach()
+            total_value = total.item()
             if self.rank == 0:
-                print(f"epoch {epoch}: loss {total.item() / len(self.loader):.5f}")
+                print(f"epoch {epoch}: loss {total_value / len(self.loader):.5f}")
         self.save()
 
     def save(self):

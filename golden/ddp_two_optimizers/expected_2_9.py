@@ -68,8 +68,9 @@ def main():
                 xm.reduce_gradients(optimizer)
             nn.utils.clip_grad_norm_(params, 1.0)
             update(optimizers)
+        loss_value = loss.item()
         if rank == 0:
-            print(f"epoch {epoch}: {loss.item():.5f}")
+            print(f"epoch {epoch}: {loss_value:.5f}")
 
 
 def _mp_fn(index):

@@ -54,7 +54,7 @@ def train(model, loader, criterion, optimizer, device, epoch):
         xm.reduce_gradients(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
         optimizer.step()
-    print(f"epoch {epoch}: {len(loader)} steps of {loader.batch_size}")
+    xm.master_print(f"epoch {epoch}: {len(loader)} steps of {loader.batch_size}")
 
 
 @torch.no_grad()
@@ -87,7 +87,7 @@ def main():
         train_loader.sampler.set_epoch(epoch)
         train(model, train_loader, criterion, optimizer, device, epoch)
         accuracy = validate(model, val_loader, device)
-        print(f"accuracy {accuracy:.3f}")
+        xm.master_print(f"accuracy {accuracy:.3f}")
     xm.save(model.state_dict(), "stations.pt")
 
 

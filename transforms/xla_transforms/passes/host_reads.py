@@ -14,6 +14,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
+from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.tails import Tail, tail_of
@@ -104,6 +105,8 @@ def _guarded_barriers(context: Context, deferral: Deferral, written: set[cst.CST
 
 def _barrier(context: Context, line: cst.CSTNode) -> None:
     change = context.plan.change(GUARDED, line, "the step runs before its values are read")
+    if context.distributed:
+        line = Guards(context).place_for_all(line)
     change.before(line, change.spell(context.target.sync))
     context.loops.fenced.add(line)
 

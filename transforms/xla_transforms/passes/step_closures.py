@@ -11,9 +11,11 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
+from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.handover import Run
 from xla_transforms.plan import Render
+from xla_transforms.replicas import Region
 
 CLOSURE = Rule(
     "XLA721",
@@ -31,14 +33,16 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     used: dict[cst.CSTNode | None, int] = {}
+    guards = Guards(context) if context.distributed else None
     for deferral in context.deferrals:
         if not deferral.closures:
             continue
         for found in deferral.runs:
             function = context.index.function_of(deferral.loop.node)
             used[function] = used.get(function, 0) + 1
-            with context.plan.together(deferral, needs=[deferral.loop]):
-                _write(context, deferral, found, _name(context, used[function]))
+            opened = [region.node for region in _opened(guards, found)]
+            with context.plan.together(deferral, *opened, needs=[deferral.loop]):
+                _write(context, deferral, found, _name(context, used[function]), guards)
 
 
 def _name(context: Context, number: int) -> str:
@@ -49,7 +53,9 @@ def _name(context: Context, number: int) -> str:
     return name
 
 
-def _write(context: Context, deferral: Deferral, found: Run, name: str) -> None:
+def _write(
+    context: Context, deferral: Deferral, found: Run, name: str, guards: Guards | None
+) -> None:
     first, last = found.units[0].statement, found.units[-1].statement
     change = context.plan.change(CLOSURE, first, "values are shown and stored when the step has run")
     for place, given in found.lifted.items():
@@ -63,8 +69,16 @@ def _write(context: Context, deferral: Deferral, found: Run, name: str) -> None:
         head.append(f"{context.index.source.indent}{scope} {', '.join(found.outer)}")
     late = [n for n in found.names if n in deferral.sums or n in deferral.deferred]
     head += [context.index.source.indent + deferral.restored(n) for n in late]
-    text = _Text(context, found, head, add)
+    opened = _opened(guards, found)
+    test = guards.test(change, opened[0].master) if guards is not None and opened else ""
+    text = _Text(context, found, head, add, test)
     change.replace_statements(first, last, text.write)
+
+
+def _opened(guards: Guards | None, found: Run) -> list[Region]:
+    """The guards of the master around a closure that open to all replicas: it asks for the master itself."""
+    around = guards.around(found.units[0].statement) if guards is not None else []
+    return [region for region in around if not region.obstacle]
 
 
 def _tuple(items: list[str]) -> str:
@@ -74,7 +88,8 @@ def _tuple(items: list[str]) -> str:
 class _Text:
     """The lines of a closure and of the call that adds it."""
 
-    def __init__(self, context: Context, found: Run, head: list[str], add: str) -> None:
+    def __init__(self, context: Context, found: Run, head: list[str], add: str, test: str) -> None:
+        self.test, self.one = test, context.index.source.indent
         self.source, self.found, self.head, self.add = context.index.source, found, head, add
         self.indent = context.plan.indentation(found.units[0].statement)
 
@@ -82,8 +97,12 @@ class _Text:
         newline = self.source.newline
         above = "" if self._spaced() else newline
         head = "".join(f"{self.indent}{line}{newline}" for line in self.head)
+        deeper = self.one
+        if self.test:
+            head += f"{self.indent}{self.one}if {self.test}:{newline}"
+            deeper += self.one
         body = "".join(
-            self.source.indent + line if line.strip() else line
+            deeper + line if line.strip() else line
             for line in self._body(render).splitlines(keepends=True)
         )
         body = body if body.endswith(("\n", "\r")) else body + newline

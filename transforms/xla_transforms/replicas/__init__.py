@@ -10,8 +10,10 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.replicas.alone import Alone, Region
 from xla_transforms.replicas.averaging import Averaging
 from xla_transforms.replicas.counts import Counts
+from xla_transforms.replicas.decisions import Decisions
 from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
@@ -25,7 +27,7 @@ from xla_transforms.wrappers import Wrappers
 
 __all__ = [
     "INDEX", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PLACES", "RANK", "SIZES", "WORLD_SIZE", "Entry", "Launch",
-    "Master", "Replicas", "Style",
+    "Master", "Region", "Replicas", "Style",
 ]  # fmt: skip
 
 
@@ -91,6 +93,16 @@ class Replicas:
     def master(self, test: cst.BaseExpression) -> Master | None:
         """What a condition says of the master process; ``None`` where it does not ask for it."""
         return master_of(self, test)
+
+    @cached_property
+    def alone(self) -> Alone:
+        """What the master does alone, though every replica must take part in it."""
+        return Alone(self)
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """Which values are a replica's own."""
+        return Decisions(self)
 
     @cached_property
     def wrappers(self) -> Wrappers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -24,15 +24,23 @@ class Master:
     """What a condition says: with ``only`` it holds on the master alone, else on all but the master.
 
     ``rest`` are the parts joined to it by ``and`` that every replica answers alike; ``local`` tells that
-    each host has a master of its own.
+    each host has a master of its own; ``part`` is what of the condition asks for the master.
     """
 
     only: bool
     local: bool = False
     rest: tuple[cst.BaseExpression, ...] = ()
+    part: cst.BaseExpression | None = None
 
 
 def master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
+    found = _master_of(replicas, test)
+    if found is None or (found.rest and found.part is not None):
+        return found
+    return replace(found, part=test)
+
+
+def _master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return _negated(replicas, test)
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
@@ -40,10 +48,12 @@ def master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or):
         return _or_single(replicas, test)
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        return _compared(replicas, test)
+        return _compared(replicas, test) or _is_there(replicas, test)
     if isinstance(test, cst.Call) and not test.args:
         return _asked(replicas, test)
-    return _named(replicas, test) if isinstance(test, (cst.Name, cst.Attribute)) else None
+    if isinstance(test, (cst.Name, cst.Attribute)):
+        return _named(replicas, test) or _held(replicas, test)
+    return None
 
 
 def _negated(replicas: Replicas, test: cst.UnaryOperation) -> Master | None:
@@ -58,8 +68,8 @@ def _both(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
     if left is not None and right is not None:
         return None
     if left is not None:
-        return Master(left.only, left.local, (*left.rest, test.right))
-    return Master(right.only, right.local, (test.left, *right.rest)) if right is not None else None
+        return replace(left, rest=(*left.rest, test.right))
+    return replace(right, rest=(test.left, *right.rest)) if right is not None else None
 
 
 def _or_single(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
@@ -128,6 +138,43 @@ def _named(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
         return None
     with replicas.roles.guarded(("master", node)) as free:
         return master_of(replicas, values[0]) if free else None
+
+
+def _is_there(replicas: Replicas, test: cst.Comparison) -> Master | None:
+    """``writer is not None``."""
+    target = test.comparisons[0]
+    if getattr(target.comparator, "value", "") != "None" or not isinstance(
+        target.operator, (cst.Is, cst.IsNot)
+    ):
+        return None
+    held = _held(replicas, test.left)
+    return replace(held, only=isinstance(target.operator, cst.IsNot)) if held is not None else None
+
+
+def _held(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
+    """What only the master has: ``writer = SummaryWriter() if rank == 0 else None``."""
+    found = []
+    for value in _bound(replicas, node):
+        if getattr(value, "value", "") == "None":
+            continue
+        with replicas.roles.guarded(("held", value)) as free:
+            found.append(_given(replicas, value) if free else None)
+    masters = [m for m in found if m is not None and m.only and not m.rest]
+    return replace(masters[0], part=None) if masters and len(masters) == len(found) else None
+
+
+def _given(replicas: Replicas, value: cst.BaseExpression) -> Master | None:
+    """The condition under which a value is given at all."""
+    if isinstance(value, cst.IfExp):
+        nothing = getattr(value.orelse, "value", "") == "None"
+        return master_of(replicas, value.test) if nothing else None
+    index = replicas.roles.index(value)
+    for outer in index.ancestors(value):
+        if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+            return None
+        if isinstance(outer, cst.If) and index.within(value, outer.body):
+            return master_of(replicas, outer.test)
+    return None
 
 
 def _bound(replicas: Replicas, node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -72,6 +72,7 @@ class Target:
     ordinal: Spelling  # this replica's number among all
     local_ordinal: Spelling  # its number among those of this host
     is_master: Spelling  # ordinal 0 among all replicas
+    master_print: Spelling  # called as print is, but for sep, end and file
     is_local_master: Spelling  # ordinal 0 of this host
     launch: Spelling  # "{0}" is the function that each process runs, its ordinal first
     launch_with: Spelling  # the same; "{1}" is the tuple of its further arguments

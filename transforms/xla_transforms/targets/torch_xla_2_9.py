@@ -54,6 +54,7 @@ TORCH_XLA_2_9 = Target(
     ordinal=Spelling(XR, "{m}.global_ordinal()"),
     local_ordinal=Spelling(XR, "{m}.local_ordinal()"),
     is_master=Spelling(XM, "{m}.is_master_ordinal(local=False)"),
+    master_print=Spelling(XM, "{m}.master_print"),
     is_local_master=Spelling(XM, "{m}.is_master_ordinal()"),
     launch=Spelling("torch_xla", "{m}.launch({0})"),
     launch_with=Spelling("torch_xla", "{m}.launch({0}, args={1})"),

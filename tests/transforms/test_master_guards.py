@@ -1,0 +1,318 @@
+"""Saves under a guard."""
+
+from __future__ import annotations
+
+from helpers import check_noop, findings, migrate, run_only
+from replicated import launched, spawned
+
+SAVE = "torch.save(model.state_dict(), path)"
+NAMES = (
+    "import shutil\nfrom ours import collect, epoch, files, final, last, log, queue\n"
+    "model = net = torch.nn.Linear(2, 2)\npath = out = str(files)\nbest = score = float(last)\n"
+)
+
+
+def opened(*lines: str, before: str = "") -> str:
+    """The lines of the spawned process behind its set-up, with the saves opened."""
+    return _body(run_only(spawned(*lines, before=NAMES + before), "master_guards"))
+
+
+def _body(text: str) -> str:
+    body = text.partition("world_size=world_size)\n")[2].partition("\n\n\nif __name__")[0]
+    return "\n".join(line[4:] for line in body.splitlines())
+
+
+def kept(*lines: str, before: str = "") -> str:
+    """The reason for which the lines stay as they are."""
+    code = spawned(*lines, before=NAMES + before)
+    outcome = migrate(code, "master_guards")
+    assert outcome.data.decode() == code
+    (found,) = [f for f in outcome.findings if f.code == "XLA812"]
+    return found.message.partition(": ")[2]
+
+
+def test_a_guard_of_something_else_stays() -> None:
+    check_noop(spawned("if step == 0:", "    torch.save(x, p)"), "master_guards")
+
+
+def test_a_guard_of_what_is_printed_stays() -> None:
+    check_noop(spawned("if rank == 0:", "    print(1)"), "master_guards")
+
+
+def test_a_save_without_tensors_stays_the_masters() -> None:
+    code = spawned("if rank == 0:", '    torch.save({"epochs": 3}, path)')
+    check_noop(code, "master_guards")
+    assert findings(code, "master_guards") == []
+
+
+def test_what_the_other_replicas_do_meanwhile_is_told() -> None:
+    reason = kept("if rank == 0:", f"    {SAVE}", "else:", "    print(1)")
+    assert reason == "the other replicas have something else to do"
+
+
+def test_an_exit_of_the_master_is_told() -> None:
+    assert (
+        kept("if rank == 0:", f"    {SAVE}", "    return")
+        == "the master leaves here, the other replicas go on"
+    )
+
+
+def test_what_one_replica_alone_may_do_is_told() -> None:
+    reason = kept("if rank == 0:", "    state = collect(model)", "    torch.save(state, path)")
+    assert reason == "the save needs collect(model), which one replica alone may do"
+
+
+def test_a_file_opened_for_the_save_is_told() -> None:
+    reason = kept(
+        "if rank == 0:", '    with open(path, "wb") as f:', "        torch.save(model.state_dict(), f)"
+    )
+    assert reason == 'the save needs open(path, "wb"), which one replica alone may do'
+
+
+def test_a_condition_that_does_something_is_told() -> None:
+    assert "queue.pop()" in kept("if rank == 0 and queue.pop():", f"    {SAVE}")
+
+
+def test_a_saving_function_that_does_more_elsewhere_is_told() -> None:
+    before = f"\n\ndef keep(model, path):\n    print(path)\n    {SAVE}\n"
+    reason = kept("if rank == 0:", "    keep(model, path)", "keep(model, path)", before=before)
+    assert reason == "keep, which all replicas call elsewhere, does more than save"
+
+
+def test_a_text_over_several_lines_cannot_be_moved() -> None:
+    reason = kept("if rank == 0:", '    print("""a', 'b""")', f"    {SAVE}")
+    assert reason == "its lines cannot be moved"
+
+
+def test_the_guard_of_a_save_goes() -> None:
+    assert opened("if rank == 0:", f"    {SAVE}") == SAVE
+
+
+def test_what_is_printed_beside_a_save_stays_the_masters() -> None:
+    text = opened(
+        "if rank == 0:", '    print("saving")', f"    {SAVE}", '    print("saved")', "    log.flush()"
+    )
+    assert text.splitlines() == [
+        "if rank == 0:",
+        '    print("saving")',
+        SAVE,
+        "if rank == 0:",
+        '    print("saved")',
+        "    log.flush()",
+    ]
+
+
+def test_what_a_save_needs_runs_everywhere() -> None:
+    lines = ("state = {", '    "model": model.state_dict(),', "}", "torch.save(state, path)")
+    text = opened("if rank == 0:", "    os.makedirs(out)", *(f"    {line}" for line in lines))
+    assert text.splitlines() == ["if rank == 0:", "    os.makedirs(out)", *lines]
+
+
+def test_what_every_replica_answers_alike_stays() -> None:
+    text = opened("if rank == 0 and epoch % 5 == 0 and (final or last):", "    print(1)", f"    {SAVE}")
+    assert text.splitlines() == [
+        "if epoch % 5 == 0 and (final or last):",
+        "    if rank == 0:",
+        "        print(1)",
+        f"    {SAVE}",
+    ]
+
+
+def test_the_number_that_a_condition_compares_with_is_kept_everywhere() -> None:
+    text = opened("if rank == 0 and score > best:", "    best = score", "    print(best)", f"    {SAVE}")
+    assert text.splitlines() == [
+        "if score > best:",
+        "    best = score",
+        "    if rank == 0:",
+        "        print(best)",
+        f"    {SAVE}",
+    ]
+
+
+def test_an_early_exit_goes() -> None:
+    leave = "    if dist.get_rank() != 0:\n        return\n"
+    before = f"\n\ndef keep(model, path):\n{leave}    print(path)\n    {SAVE}\n"
+    text = run_only(spawned("keep(model, path)", before=NAMES + before), "master_guards")
+    guarded = "    if xm.is_master_ordinal(local=False):\n        print(path)\n"
+    assert f"def keep(model, path):\n{guarded}    {SAVE}\n" in text
+
+
+def test_a_copy_of_the_best_stays_the_masters() -> None:
+    before = (
+        "\n\ndef keep(state, best):\n    torch.save(state, 'last.pt')\n    if best:\n"
+        "        shutil.copyfile('last.pt', 'best.pt')\n"
+    )
+    text = run_only(
+        spawned("if rank == 0:", "    keep(model.state_dict(), best)", before=NAMES + before), "master_guards"
+    )
+    assert "    if xm.is_master_ordinal(local=False) and best:\n        shutil.copyfile" in text
+    assert "world_size=world_size)\n    keep(model.state_dict(), best)\n" in text
+
+
+def test_a_guard_at_the_call_of_a_method() -> None:
+    before = (
+        "\n\nclass Trainer:\n    def __init__(self, rank, model):\n"
+        "        self.gpu_id, self.model = rank, model\n\n"
+        "    def save(self, epoch):\n        path = 'last.pt'\n"
+        "        torch.save(self.model.state_dict(), path)\n"
+        "        print(epoch, path)\n\n    def train(self):\n        for epoch in range(3):\n"
+        "            if self.gpu_id == 0 and epoch % 2 == 0:\n                self.save(epoch)\n"
+    )
+    text = run_only(spawned("Trainer(rank, net).train()", before=NAMES + before), "master_guards")
+    assert "            if epoch % 2 == 0:\n                self.save(epoch)\n" in text
+    assert "        if xm.is_master_ordinal(local=False):\n            print(epoch, path)\n" in text
+
+
+def test_a_helper_that_hands_on_what_it_is_given() -> None:
+    before = (
+        "\n\ndef save_on_master(*args, **kwargs):\n    if dist.get_rank() == 0:\n"
+        "        torch.save(*args, **kwargs)\n"
+    )
+    code = spawned("save_on_master(model.state_dict(), path)", before=NAMES + before)
+    text = run_only(code, "master_guards", "checkpoints")
+    assert "def save_on_master(*args, **kwargs):\n    xm.save(*args, **kwargs)\n" in text
+
+
+def test_a_host_has_a_master_of_its_own() -> None:
+    before = f"\n\ndef keep(model, path):\n    {SAVE}\n    print(path)\n"
+    code = launched('if int(os.environ["LOCAL_RANK"]) == 0:', "    keep(model, path)", before=NAMES + before)
+    assert "    if xm.is_master_ordinal():\n        print(path)\n" in run_only(code, "master_guards")
+
+
+VALIDATED = (
+    "data = DataLoader(files, 4, sampler=DistributedSampler(files))",
+    "best = 0.0",
+    "for x in data:",
+    "    score = model(x.cuda()).mean().item()",
+    "if rank == 0 and score > best:",
+    f"    {SAVE}",
+)
+
+
+def test_all_replicas_follow_the_masters_decision() -> None:
+    test = 'xm.mesh_reduce("worker_saves", bool(score > best), lambda answers: answers[0])'
+    assert opened(*VALIDATED).splitlines()[-2:] == [f"if {test}:", f"    {SAVE}"]
+
+
+def test_a_reduced_number_needs_no_decision_of_the_master() -> None:
+    reduced = ("t = torch.tensor(score)", "dist.all_reduce(t)", "score = t.item()")
+    text = opened(*VALIDATED[:4], *reduced, *VALIDATED[4:])
+    assert text.splitlines()[-2:] == ["if score > best:", f"    {SAVE}"]
+
+
+def test_a_loader_that_all_replicas_read_alike_needs_no_decision_of_the_master() -> None:
+    text = opened("data = DataLoader(files, 4)", *VALIDATED[1:])
+    assert text.splitlines()[-2:] == ["if score > best:", f"    {SAVE}"]
+
+
+def looped(*lines: str) -> str:
+    """What becomes of lines at the end of a training step, with the guards opened."""
+    code = spawned(
+        "loader = DataLoader(files, 4, drop_last=True)",
+        "for step, x in enumerate(loader):",
+        "    optimizer.zero_grad()",
+        "    loss = model(x.cuda()).mean()",
+        "    loss.backward()",
+        "    optimizer.step()",
+        *(f"    {line}" for line in lines),
+        before=NAMES + "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n",
+    )
+    text = _body(run_only(code, "loaders", "step_closures", "host_reads", "master_guards"))
+    return text.partition("optimizer.step()\n")[2]
+
+
+def test_every_replica_adds_the_closure_in_which_the_master_prints() -> None:
+    assert looped("if rank == 0 and step % 10 == 0:", "    print(loss.item())").splitlines() == [
+        "    if step % 10 == 0:",
+        "",
+        "        def log_step(loss):",
+        "            if rank == 0:",
+        "                print(loss.item())",
+        "",
+        "        xm.add_step_closure(log_step, args=(loss,))",
+    ]
+
+
+def test_a_closure_beside_a_save() -> None:
+    text = looped(
+        "if rank == 0 and step % 10 == 0:", "    print(loss.item())", f"    {SAVE}", "    log(step)"
+    )
+    assert text.splitlines()[-4:] == [
+        "        xm.add_step_closure(log_step, args=(loss,))",
+        f"        {SAVE}",
+        "        if rank == 0:",
+        "            log(step)",
+    ]
+
+
+def test_what_the_closure_is_handed_is_made_by_all() -> None:
+    text = looped("if rank == 0:", "    part = step / len(loader)", "    print(part, loss.item())")
+    assert text.startswith(
+        "    part = step / len(loader)\n\n    def log_step(part, loss):\n        if rank == 0:\n"
+    )
+
+
+def test_a_closure_under_a_condition_of_each_replica_is_told() -> None:
+    code = spawned(
+        *VALIDATED[:4],
+        "for x in data:",
+        "    loss = model(x.cuda()).mean()",
+        "    loss.backward()",
+        "    if rank == 0 and score > 3:",
+        "        print(loss.item())",
+        before=NAMES,
+    )
+    outcome = migrate(code, "loaders", "step_closures", "master_guards")
+    (found,) = [f for f in outcome.findings if f.code == "XLA724"]
+    assert found.message.partition(": ")[2] == "each replica decides by a number of its own"
+
+
+def test_what_only_the_master_has_tells_the_master() -> None:
+    code = spawned(
+        'writer = open("log") if rank == 0 else None',
+        "norm = model.weight.norm()",
+        "if writer is not None:",
+        "    print(norm.item(), file=writer)",
+        before=NAMES + "model.cuda()\n",
+    )
+    assert _body(run_only(code, "master_guards")).splitlines()[2:] == [
+        "norm_value = norm.item()",
+        "if writer is not None:",
+        "    print(norm_value, file=writer)",
+    ]
+
+
+def read(*lines: str) -> list[str]:
+    code = spawned("norm = model.weight.norm()", *lines, before=NAMES + "model.cuda()\n")
+    return _body(run_only(code, "master_guards")).splitlines()[1:]
+
+
+def test_a_value_that_the_master_shows_is_read_by_all() -> None:
+    assert read("if rank == 0:", '    print(f"{epoch} {norm:.2f}", norm)') == [
+        "norm_value = norm.cpu()",
+        "if rank == 0:",
+        '    print(f"{epoch} {norm_value:.2f}", norm_value)',
+    ]
+
+
+def test_a_value_is_read_when_the_condition_asks_for_it() -> None:
+    assert read("if rank == 0 and epoch % 5 == 0:", "    print(epoch)", "    print(norm.item())") == [
+        "if epoch % 5 == 0:",
+        "    norm_value = norm.item()",
+        "    if rank == 0:",
+        "        print(epoch)",
+        "        print(norm_value)",
+    ]
+
+
+def test_a_value_that_is_made_by_the_master_is_told() -> None:
+    lines = ("if rank == 0:", "    half = norm / 2", "    print(half.item())")
+    assert read(*lines) == list(lines)
+    code = spawned("norm = model.weight.norm()", *lines, before=NAMES + "model.cuda()\n")
+    assert [found for found, _ in findings(code, "master_guards")] == ["XLA726"]
+
+
+def test_a_model_of_unknown_make_gives_its_state() -> None:
+    assert opened(
+        "model = build(rank)", "if rank == 0:", f"    {SAVE}", before="from ours import build\n"
+    ).endswith(f"build(rank)\n{SAVE}")

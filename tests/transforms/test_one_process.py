@@ -1,0 +1,111 @@
+"""Scripts for one process that are to train in replicas."""
+
+from __future__ import annotations
+
+from helpers import check_noop, migrate
+from replicated import launched
+
+from xla_transforms.settings import Settings
+
+REPLICAS = Settings(distributed=True)
+SCRIPT = """\
+import os
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+print("starting")
+
+
+def main():
+    data = TensorDataset(torch.randn(64, 4))
+    loader = DataLoader(data, batch_size={size}, shuffle=True)
+    model = torch.nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {lines}
+    for x in loader:
+        optimizer.zero_grad()
+        model(x[0].cuda()).mean().backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def script(*lines: str, size: str = "8") -> str:
+    return SCRIPT.format(lines="\n    ".join(lines or ("pass",)), size=size)
+
+
+def written(*lines: str) -> list[str]:
+    """What becomes of lines of the training function."""
+    text = migrate(script(*lines), "one_process", settings=REPLICAS).data.decode()
+    body = text.partition("lr=0.1)\n")[2].partition("    for x in")[0]
+    return [line[4:] for line in body.splitlines()]
+
+
+def told(*lines: str, size: str = "8") -> list[str]:
+    """Codes of what is said of lines of the training function; of batch sizes only where asked for."""
+    found = migrate(script(*lines, size=size), "one_process", settings=REPLICAS).findings
+    return [f.code for f in found if f.code != "XLA174"]
+
+
+def test_one_process_prints_for_itself() -> None:
+    check_noop(script("print(1)"), "one_process")
+
+
+def test_each_rank_of_a_native_script_prints_for_itself() -> None:
+    check_noop(launched("print(1)"), "one_process")
+
+
+def test_what_is_printed_before_the_replicas_start_stays() -> None:
+    text = migrate(script("print(1)"), "one_process", settings=REPLICAS).data.decode()
+    assert 'print("starting")\n' in text
+    assert 'xm.master_print("starting")' not in text
+
+
+def test_a_print_that_the_masters_does_not_take_is_told() -> None:
+    assert written('print(1, end="")') == ['print(1, end="")']
+    assert told('print(1, end="")') == ["XLA173"]
+
+
+def test_the_master_prints() -> None:
+    assert written("print(1, flush=True)") == ["xm.master_print(1, flush=True)"]
+
+
+def test_the_master_shows_its_progress() -> None:
+    bar = "bar = tqdm(loader, disable=not xm.is_master_ordinal(local=False))"
+    assert written("bar = tqdm(loader)") == [bar]
+
+
+def test_a_bar_that_asks_for_itself_stays() -> None:
+    assert written("bar = tqdm(loader, disable=quiet)") == ["bar = tqdm(loader, disable=quiet)"]
+
+
+def test_what_is_read_is_read_by_all() -> None:
+    assert told('file = open("log")', 'os.makedirs("out", exist_ok=True)') == []
+
+
+def test_what_is_written_is_written_by_all() -> None:
+    assert told('file = open("log", "w")', 'os.makedirs("out")') == ["XLA173", "XLA173"]
+
+
+def test_the_global_batch_grows() -> None:
+    found = migrate(script(), "one_process", settings=REPLICAS).findings
+    (message,) = [f.message for f in found if f.code == "XLA174"]
+    assert message == "the batch of 8 is each replica's, the global batch N times that: 32 on 4 replicas"
+
+
+def test_a_schedule_that_counts_by_the_loader_is_right() -> None:
+    assert told("torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(loader))") == []
+
+
+def test_a_schedule_that_counts_by_the_data_is_told() -> None:
+    schedule = "torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=3 * steps)"
+    assert told("steps = len(data) // 8", schedule) == ["XLA175"]
+
+
+def test_equal_masks_are_told() -> None:
+    assert told("drop = torch.nn.Dropout(0.1)", "torch.manual_seed(1)") == ["XLA176"]
+    assert told("torch.manual_seed(1)") == []

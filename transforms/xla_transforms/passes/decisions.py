@@ -1,0 +1,98 @@
+"""Decisions by a number that each replica computes from its own share of the data.
+
+One replica stops early, skips a step or lowers its learning rate while the others go on: they wait for it in
+the next reduction, or train another model from then on.
+Source: PyTorch/XLA's guide "Recompilation"; pytorch/xla#1368, NVIDIA-NeMo/Speech#578 (a skip that hangs).
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Severity
+from xla_transforms.replicas.alone import exits
+from xla_transforms.replicas.scripts import reachable
+from xla_transforms.roles import Kind
+from xla_transforms.tree import LOOPS, method, receiver, walk
+
+OWN = Rule(
+    "XLA171",
+    "own-decision",
+    "Python decides by a number that is each replica's own.",
+    "Replicas that decide differently do not reach the same reductions: they wait for ever, or train "
+    "different models (pytorch/xla#1368).",
+    Severity.ERROR,
+)
+RULES = (OWN,)
+
+_REDUCE = (
+    'reduce it first, on all replicas: xm.mesh_reduce("{0}", {0}, lambda values: sum(values) / len(values))'
+)
+_ENDS = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit"})
+
+
+def run(context: Context) -> None:
+    if not context.distributed or context.already_xla:
+        return
+    for call, _ in context.reached:
+        if method(call) == "step" and Kind.SCHEDULER in context.roles.kinds(receiver(call)):
+            _schedule(context, call)
+    regions = context.replicas.alone.regions
+    answered = {test for region in regions for test in region.decisions} | {r.node for r in regions}
+    for statement in context.index.all(cst.If, cst.While):
+        assert isinstance(statement, (cst.If, cst.While))
+        test = statement.test
+        if not {test, statement} & answered and not context.roles.dead(statement) and _differs(context, test):
+            _decide(context, statement)
+
+
+def _differs(context: Context, node: cst.CSTNode) -> bool:
+    return context.replicas.decisions.differs(node)
+
+
+def _schedule(context: Context, call: cst.Call) -> None:
+    for arg in call.args:
+        if _differs(context, arg.value):
+            text = context.index.source.code(arg.value)
+            message = f"the schedule goes by {text}, of which each replica has its own: learning rates differ"
+            name = text if text.isidentifier() else "value"
+            context.plan.report(OWN, call, message, _REDUCE.format(name))
+
+
+def _decide(context: Context, statement: cst.If | cst.While) -> None:
+    does = _parts_ways(context, statement)
+    if not does:
+        return
+    text = " ".join(context.index.source.code(statement.test).split())
+    message = f"each replica has its own answer to {text}: {does}"
+    advice = (
+        "let all replicas decide alike: reduce the number first (xm.mesh_reduce of a Python number, "
+        "xm.all_reduce of a tensor)"
+    )
+    context.plan.report(OWN, statement.test, message, advice)
+
+
+def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
+    """What a replica does under a condition that another one does not, where that matters to both."""
+    if any(isinstance(n, cst.Call) and n in context.replicas.alone.shared for n in walk(statement.body)):
+        return "not all of them reach the save"
+    if isinstance(statement, cst.While):
+        return "they do not take the same number of steps" if _trains(context, statement) else ""
+    if context.loops.effects.of(statement.body) or _trains(context, statement):
+        return "not all of them take the step"
+    leaves = bool(exits(statement)) or any(_ends(context, n) for n in walk(statement.body))
+    around = [a for a in context.index.ancestors(statement) if isinstance(a, LOOPS)]
+    if leaves and any(_trains(context, loop) for loop in around):
+        return "one of them leaves where the others go on"
+    return ""
+
+
+def _ends(context: Context, node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and context.roles.path(node.func) in _ENDS
+
+
+def _trains(context: Context, statement: cst.If | cst.For | cst.While) -> bool:
+    """Whether a backward pass is reached from a statement."""
+    blocks = [statement.body, *(f.body for f in reachable(context.roles, statement.body))]
+    return any(method(n) == "backward" for block in blocks for n in walk(block))

@@ -1,0 +1,418 @@
+"""What the native program lets its master do alone, though every replica must take part in it.
+
+A save brings tensors to the CPU, which makes the device run what is pending: all replicas have to reach it.
+So the guard opens, the save and what it needs run everywhere, and the rest stays the master's: ``parts``
+tells them apart. Functions are asked about as a whole program: one that only the master called is opened
+together with the guards of its callers, whatever files they stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.loops.sinks import bound_names, stored_roots
+from xla_transforms.replicas.calm import Calm
+from xla_transforms.replicas.masters import Master
+from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import callers
+from xla_transforms.saves import Saved, saved_by
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.tree import body_of, children, walk
+
+if TYPE_CHECKING:
+    from xla_transforms.replicas import Replicas
+
+_LOOPS = (cst.For, cst.While)
+
+
+@dataclass(eq=False)
+class Region:
+    """Statements that only the master reached.
+
+    ``node`` is the ``if`` that keeps the others away (``leaves`` where they leave by it), or the function
+    that only the master called. ``runs`` are neighbouring statements that stay the master's, ``decisions``
+    the conditions that all replicas must answer alike. ``obstacle`` tells why the region cannot be opened,
+    ``place`` where.
+    """
+
+    node: cst.If | cst.FunctionDef
+    statements: Sequence[cst.CSTNode]
+    master: Master
+    leaves: bool = False
+    runs: list[list[cst.CSTNode]] = field(default_factory=list)
+    decisions: list[cst.BaseExpression] = field(default_factory=list)
+    obstacle: str = ""
+    place: cst.CSTNode | None = None
+
+    @property
+    def rest(self) -> tuple[cst.BaseExpression, ...]:
+        """What a guard asks besides."""
+        return self.master.rest
+
+    @property
+    def block(self) -> bool:
+        """Whether the region is the block of a guard."""
+        return isinstance(self.node, cst.If) and not self.leaves
+
+
+class Alone:
+    """Finds the regions of one program."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas, self.roles = replicas, replicas.roles
+        self.calm = Calm(self.roles)
+        self._regions: dict[cst.CSTNode, Region] = {}
+
+    @cached_property
+    def saves(self) -> frozenset[cst.Call]:
+        """The saves that all replicas have to reach."""
+        calls = [c for c in self.roles.program.calls.get("save", ()) if not self.roles.dead(c)]
+        named = [c for c in calls if self.roles.path(c.func) == "torch.save"]
+        return frozenset(c for c in named if saved_by(self.roles, c) in (Saved.TENSORS, Saved.UNSEEN))
+
+    @cached_property
+    def saving(self) -> frozenset[cst.FunctionDef]:
+        """The functions of the program in which a save is reached, be it through others."""
+        found: set[cst.FunctionDef] = set()
+        waiting: list[cst.Call] = list(self.saves)
+        while waiting:
+            function = self._function(waiting.pop())
+            if function is not None and function not in found:
+                found.add(function)
+                waiting += [site for site, _ in callers(self.roles, function)]
+        return frozenset(found)
+
+    @cached_property
+    def shared(self) -> frozenset[cst.Call]:
+        """The saves, and the calls of functions in which one is reached."""
+        sites = (site for f in self.saving for site, _ in callers(self.roles, f))
+        return self.saves | frozenset(sites)
+
+    def _function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        return self.roles.index(node).function_of(node)
+
+    # ---- who reaches what
+
+    def guards(self, node: cst.CSTNode) -> Iterator[tuple[cst.If, Master]]:
+        """The conditions around a node, of its function, that let the master alone come to it."""
+        index = self.roles.index(node)
+        for outer in index.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                return
+            if isinstance(outer, cst.If) and index.within(node, outer.body):
+                master = self.replicas.master(outer.test)
+                if master is not None and master.only:
+                    yield outer, master
+
+    def of_module(self, index: ModuleIndex) -> Iterator[tuple[cst.If, Master]]:
+        """All guards of the master in a module, outer ones first."""
+        for guard in index.all(cst.If):
+            master = self.replicas.master(guard.test) if isinstance(guard, cst.If) else None
+            if master is not None and master.only and not self.roles.dead(guard):
+                assert isinstance(guard, cst.If)
+                yield guard, master
+
+    def leaving(self, node: cst.CSTNode) -> Iterator[cst.If]:
+        """``if rank != 0: return`` above a node: all but the master leave before it."""
+        index = self.roles.index(node)
+        current: cst.CSTNode = node
+        for outer in index.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                return
+            if isinstance(outer, cst.IndentedBlock):
+                lines = list(outer.body)
+                position = next(i for i, line in enumerate(lines) if line is current)
+                yield from (s for s in lines[:position] if isinstance(s, cst.If) and self._leaves(s))
+            current = outer
+
+    def keeps(self, statement: cst.If) -> bool:
+        """Whether an ``if`` lets the master alone go on, in its block or behind it: a region of its own."""
+        master = self.replicas.master(statement.test)
+        return (master is not None and master.only) or self._leaves(statement)
+
+    def _leaves(self, statement: cst.If) -> bool:
+        lines = body_of(statement)
+        smalls = body_of(lines[-1]) if lines and not isinstance(lines[-1], cst.BaseSmallStatement) else lines
+        last = smalls[-1] if smalls else None
+        gone = isinstance(last, cst.Continue) or (isinstance(last, cst.Return) and last.value is None)
+        if not gone or len(lines) != 1 or len(smalls) != 1 or statement.orelse is not None:
+            return False
+        master = self.replicas.master(statement.test)
+        return master is not None and not master.only and not master.rest
+
+    def _kept(self, node: cst.CSTNode) -> bool:
+        """Whether only the master comes to a node, by what its own function says."""
+        return any(True for _ in self.guards(node)) or any(True for _ in self.leaving(node))
+
+    @cached_property
+    def masters(self) -> frozenset[cst.FunctionDef]:
+        """The saving functions that only the master calls."""
+        found = {f for f in self.saving if callers(self.roles, f)}
+        while True:
+            others = {
+                f for f in found if any(not self._masters_site(s, found) for s, _ in callers(self.roles, f))
+            }
+            if not others:
+                return frozenset(found)
+            found -= others
+
+    def _masters_site(self, site: cst.Call, found: Collection[cst.FunctionDef]) -> bool:
+        return self._kept(site) or self._function(site) in found
+
+    # ---- what is opened
+
+    @cached_property
+    def regions(self) -> list[Region]:
+        """All regions of the program in which a save is reached, outer ones before inner ones."""
+        found: dict[cst.CSTNode, Region] = {}
+        for call in sorted(self.shared, key=self._order):
+            for guard, master in self.guards(call):
+                found[guard] = self.region(guard, master, self.shared)
+            for leave in self.leaving(call):
+                found[leave] = self._behind(leave)
+        for function in self.masters:
+            found[function] = self._of_function(function)
+        return list(found.values())
+
+    def _order(self, node: cst.CSTNode) -> tuple[str, int]:
+        source = self.roles.index(node).source
+        return source.path, source.offsets(node)[0]
+
+    def region(
+        self, guard: cst.If, master: Master, shared: frozenset[cst.Call], lines: Collection[cst.CSTNode] = ()
+    ) -> Region:
+        """The block of a guard; ``lines`` are statements that all replicas run besides."""
+        if not lines and guard in self._regions:
+            return self._regions[guard]
+        region = Region(guard, body_of(guard), master)
+        self._judge(region, shared, lines)
+        if not lines:
+            self._regions[guard] = region
+        return region
+
+    def _behind(self, leave: cst.If) -> Region:
+        """What follows an early exit in its block."""
+        if leave not in self._regions:
+            block = self.roles.index(leave).parent(leave)
+            lines = body_of(block) if isinstance(block, cst.Module) else list(getattr(block, "body", ()))
+            position = next(i for i, line in enumerate(lines) if line is leave)
+            local = any(m.local for m in [self.replicas.master(leave.test)] if m is not None)
+            region = Region(leave, lines[position + 1 :], Master(only=True, local=local), leaves=True)
+            self._regions[leave] = region
+            self._judge(region, self.shared, ())
+        return self._regions[leave]
+
+    def _of_function(self, function: cst.FunctionDef) -> Region:
+        if function not in self._regions:
+            master = Master(only=True, local=self._locally(function))
+            self._regions[function] = region = Region(function, body_of(function), master)
+            self._judge(region, self.shared, ())
+        return self._regions[function]
+
+    def _locally(self, function: cst.FunctionDef) -> bool:
+        """Whether each host has a master that calls a function."""
+        sites = [site for site, _ in callers(self.roles, function)]
+        masters = [m for site in sites for _, m in self.guards(site)]
+        return bool(masters) and all(m.local for m in masters)
+
+    def _judge(self, region: Region, shared: frozenset[cst.Call], lines: Collection[cst.CSTNode]) -> None:
+        needed = {name for part in region.rest for name in mentions(part)}
+        index = self.roles.index(region.node)
+        for part in region.rest:
+            self._check(region, part, shared)
+            if not index.within(part, region.node):
+                _obstruct(region, region.node, "its condition is made up elsewhere")
+        region.decisions += region.rest
+        needed |= {
+            n.name.value
+            for g in walk(region.node)
+            if isinstance(g, (cst.Global, cst.Nonlocal))
+            for n in g.names
+        }
+        outer = index.parent(region.node)
+        if region.block and isinstance(outer, cst.If) and outer.orelse is region.node:
+            _obstruct(region, region.node, "it is one way of a longer condition")
+        if region.block and isinstance(region.node, cst.If) and region.node.orelse is not None:
+            _obstruct(region, region.node.orelse, "the other replicas have something else to do")
+        _Split(self, region, shared, lines).block(region.statements, needed)
+
+    def _check(self, region: Region, node: cst.CSTNode, shared: frozenset[cst.Call]) -> None:
+        """Note what in a piece of code keeps the others from running it."""
+        disturbing = self.calm.disturbs(node, shared)
+        if disturbing is not None:
+            text = _short(self.roles.index(node).source.code(disturbing))
+            _obstruct(region, disturbing, f"the save needs {text}, which one replica alone may do")
+        for call in (n for n in walk(node) if isinstance(n, cst.Call) and n in shared - self.saves):
+            self._check_callee(region, call)
+
+    def _check_callee(self, region: Region, call: cst.Call) -> None:
+        """A function that a region calls must be open, or leave all replicas alike."""
+        for item in self.roles.facts(call.func):
+            function = item.node
+            if item.kind is not Kind.FUNCTION or not isinstance(function, cst.FunctionDef):
+                continue
+            if function not in self.saving:
+                continue
+            with self.roles.guarded(("opened", function)) as free:
+                inner = self._of_function(function) if free else None
+            if inner is None or inner is region:
+                continue
+            if inner.obstacle:
+                _obstruct(region, inner.place or call, inner.obstacle)
+            elif inner.runs and function not in self.masters:
+                text = f"{function.name.value}, which all replicas call elsewhere, does more than save"
+                _obstruct(region, call, text)
+
+
+class _Split:
+    """Tells what of a region all replicas run from what stays the master's."""
+
+    def __init__(
+        self, alone: Alone, region: Region, shared: frozenset[cst.Call], lines: Collection[cst.CSTNode]
+    ) -> None:
+        self.alone, self.region, self.shared, self.lines = alone, region, shared, lines
+
+    def block(self, statements: Sequence[cst.CSTNode], needed: set[str]) -> None:
+        """Go through the statements of a block from the last one, with what those behind need."""
+        run: list[cst.CSTNode] = []
+        for statement in reversed(statements):
+            if self._for_all(statement, needed):
+                self._close(run)
+                run = []
+                self._share(statement, needed)
+            else:
+                run.insert(0, statement)
+        self._close(run)
+
+    def _close(self, run: list[cst.CSTNode]) -> None:
+        if run:
+            self.region.runs.append(run)
+
+    def _for_all(self, statement: cst.CSTNode, needed: set[str]) -> bool:
+        if self._joins(statement) or _is_text(statement):
+            return True
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            return statement.name.value in needed
+        made = bound_names(statement) | stored_roots(statement) | _imported(statement)
+        if exits(statement):
+            return True
+        return bool(made & needed) or any(root.startswith("self.") for root in made)
+
+    def _joins(self, statement: cst.CSTNode) -> bool:
+        if any(node in self.lines for node in walk(statement)):
+            return True
+        return any(
+            isinstance(n, cst.Call) and n in self.shared for n in walk(statement, into_functions=False)
+        )
+
+    def _share(self, statement: cst.CSTNode, needed: set[str]) -> None:
+        """All replicas run a statement: of a compound one the head, of its blocks what they must."""
+        needed |= set(mentions(statement)) - (bound_names(statement) if _is_assign(statement) else set())
+        if statement in self.lines:
+            return
+        if isinstance(statement, cst.If) and self.alone.keeps(statement):
+            return
+        compound = isinstance(statement, (cst.If, cst.For, cst.While, cst.Try, cst.With))
+        if not compound or not self._joins(statement):
+            self._leave(statement)
+            self.alone._check(self.region, statement, self.shared)
+            return
+        if isinstance(statement, cst.If):
+            self.region.decisions += _tests(statement)
+        for part in _heads(statement):
+            self.alone._check(self.region, part, self.shared)
+        for block in _blocks(statement):
+            self.block(body_of(block), needed)
+
+    def _leave(self, statement: cst.CSTNode) -> None:
+        """In the block of a guard an exit was the master's alone: the others would take it, too."""
+        if isinstance(self.region.node, cst.FunctionDef):
+            return
+        others = [e for e in exits(statement) if not self._as_before(e)]
+        if others:
+            _obstruct(self.region, others[0], "the master leaves here, the other replicas go on")
+
+    def _as_before(self, leave: cst.CSTNode) -> bool:
+        """Whether the other replicas left in this way before the region began."""
+        before = [n for n in walk(self.region.node.body) if isinstance(n, (cst.Return, cst.Continue))]
+        bare = not isinstance(leave, cst.Return) or leave.value is None
+        return self.region.leaves and bare and type(before[0]) is type(leave)
+
+
+def exits(statement: cst.CSTNode) -> list[cst.CSTNode]:
+    """The statements that leave a statement by another way than its end."""
+    found: list[cst.CSTNode] = []
+    stack: list[tuple[cst.CSTNode, bool]] = [(statement, False)]
+    while stack:
+        node, looped = stack.pop()
+        if isinstance(node, cst.Return) or (not looped and isinstance(node, (cst.Break, cst.Continue))):
+            found.append(node)
+        if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            stack += [(child, looped or isinstance(node, _LOOPS)) for child in children(node)]
+    return found
+
+
+def _obstruct(region: Region, place: cst.CSTNode, reason: str) -> None:
+    if not region.obstacle:
+        region.obstacle, region.place = reason, place
+
+
+def _is_assign(statement: cst.CSTNode) -> bool:
+    smalls = body_of(statement) if isinstance(statement, cst.SimpleStatementLine) else []
+    return bool(smalls) and all(isinstance(s, (cst.Assign, cst.AnnAssign)) for s in smalls)
+
+
+def _is_text(statement: cst.CSTNode) -> bool:
+    smalls = body_of(statement) if isinstance(statement, cst.SimpleStatementLine) else []
+    texts = (cst.SimpleString, cst.ConcatenatedString)
+    return bool(smalls) and all(isinstance(s, cst.Expr) and isinstance(s.value, texts) for s in smalls)
+
+
+def _imported(statement: cst.CSTNode) -> set[str]:
+    found = set()
+    for node in walk(statement, into_functions=False):
+        if isinstance(node, cst.ImportAlias):
+            named = node.asname.name if node.asname is not None else node.name
+            found.add(named.value if isinstance(named, cst.Name) else node.evaluated_name.split(".")[0])
+    return found
+
+
+def _tests(statement: cst.If) -> list[cst.BaseExpression]:
+    """The conditions of an ``if`` and of its ``elif``."""
+    rest = _tests(statement.orelse) if isinstance(statement.orelse, cst.If) else []
+    return [statement.test, *rest]
+
+
+def _heads(statement: cst.CSTNode) -> list[cst.CSTNode]:
+    """What of a compound statement is not a block."""
+    if isinstance(statement, cst.If):
+        return [*_tests(statement)]
+    ways = (cst.BaseSuite, cst.Else, cst.Finally, cst.ExceptHandler)
+    return [c for c in children(statement) if not isinstance(c, ways)]
+
+
+def _blocks(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The parts of a compound statement that have a block of their own, the statement itself included."""
+    yield statement
+    for part in children(statement):
+        if isinstance(part, (cst.If, cst.Else, cst.Finally, cst.ExceptHandler)):
+            yield from _blocks(part)
+
+
+def mentions(node: cst.CSTNode) -> Iterator[str]:
+    """The names and attributes of ``self`` that code uses."""
+    for part in walk(node):
+        if isinstance(part, cst.Attribute) and getattr(part.value, "value", "") == "self":
+            yield f"self.{part.attr.value}"
+        elif isinstance(part, cst.Name) and part.value != "self":
+            yield part.value
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 50 else text[:47] + "..."

@@ -1,0 +1,256 @@
+"""Which values differ between replicas: what is computed from a replica's own share of the data.
+
+Python that decides by such a value decides otherwise on each replica, unless the value was reduced first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.replicas.collectives import short
+from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import callers
+from xla_transforms.roles.classes import find_method
+from xla_transforms.roles.facts import Facts, of_kind
+from xla_transforms.roles.structure import loaders_behind
+from xla_transforms.scopes import Binding, How, Scope, parameters
+from xla_transforms.tree import children, method, receiver, value_of, walk
+
+if TYPE_CHECKING:
+    from xla_transforms.replicas import Replicas
+
+_EQUALIZES = frozenset(
+    {
+        "all_reduce",
+        "broadcast",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_object",
+        "broadcast_object_list",
+    }
+)
+_STORES = frozenset({"append", "extend", "update", "add", "insert"})
+_SAMPLERS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
+_COUNTS = frozenset(
+    {"builtins.len", "builtins.range", "builtins.isinstance", "builtins.hasattr", "builtins.type"}
+)
+
+
+class State(IntEnum):
+    """What a value is on the replicas; the greater one prevails in an expression."""
+
+    SAME = 0  # as far as is known
+    REDUCED = 1  # made the same by a collective
+    OWN = 2
+
+
+class Decisions:
+    """Answers it for one program."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas, self.roles = replicas, replicas.roles
+        self._states: dict[int, State] = {}
+
+    def differs(self, node: cst.CSTNode) -> bool:
+        """Whether a value is a replica's own."""
+        return self._state(node) is State.OWN
+
+    def _state(self, node: cst.CSTNode | None) -> State:
+        if node is None:
+            return State.SAME
+        if id(node) in self._states:
+            return self._states[id(node)]
+        with self.roles.guarded(("differs", id(node))) as free:
+            if not free:
+                return State.SAME
+            state = self._of(node)
+        self._states[id(node)] = state
+        return state
+
+    def _of(self, node: cst.CSTNode) -> State:
+        if isinstance(node, cst.Name):
+            return self._name(node)
+        if isinstance(node, cst.Attribute):
+            return self._attribute(node)
+        if isinstance(node, cst.Call):
+            return self._call(node)
+        if isinstance(node, (cst.Lambda, cst.BaseString)) and not isinstance(node, cst.FormattedString):
+            return State.SAME
+        return self._greatest(children(node))
+
+    def _greatest(self, nodes: Iterable[cst.CSTNode | None]) -> State:
+        return max((self._state(n) for n in nodes), default=State.SAME)
+
+    # ---- names
+
+    def _name(self, node: cst.Name) -> State:
+        scope = self.roles.index(node).scope_of(node).owner(node.value)
+        if scope is None:
+            return State.SAME
+        if (scope.node, node.value) in self._reduced:
+            return State.REDUCED
+        found = [self._binding(b) for b in self.roles.bindings(node)]
+        return max([*found, self._greatest(self._stored(scope, node.value))], default=State.SAME)
+
+    def _attribute(self, node: cst.Attribute) -> State:
+        """An attribute of an object: what any method gives it, unless one of them reduces it."""
+        if self.roles.path(node):
+            return State.SAME
+        computed = self._property(node)
+        if computed is not None:
+            return self._returned(computed)
+        if node.attr.value in self._reduced_attributes:
+            return State.REDUCED
+        found = [self._binding(b) for b in self.roles.program.attributes.get(node.attr.value, ())]
+        if State.REDUCED in found:
+            return State.REDUCED
+        return max([*found, State.SAME if found else self._state(node.value)])
+
+    def _property(self, node: cst.Attribute) -> cst.FunctionDef | None:
+        """The method that computes an attribute of an object of the program."""
+        for item in self._objects(node.value):
+            if isinstance(item.node, cst.ClassDef):
+                return find_method(self.roles, item.node, node.attr.value)
+        return None
+
+    def _binding(self, binding: Binding) -> State:
+        if binding.how is How.PARAMETER:
+            return self._parameter(binding)
+        if binding.how is How.ITERATE and binding.value is not None:
+            counted = {f.kind for f in self.roles.element(binding.value, binding.path)} == {Kind.NUMBER}
+            return State.SAME if counted else self._iterated(binding.value)
+        if binding.how not in (How.ASSIGN, How.AUGMENT, How.ENTER):
+            return State.SAME
+        value = self._piece(binding)
+        return max(self._state(value), self._condition(binding.statement))
+
+    def _piece(self, binding: Binding) -> cst.CSTNode | None:
+        """The part of a tuple that a binding takes, where it is written out."""
+        value: cst.CSTNode | None = binding.value
+        for step in binding.path:
+            if not isinstance(value, cst.Tuple) or step >= len(value.elements):
+                return value
+            value = value.elements[step].value
+        return value
+
+    def _condition(self, statement: cst.CSTNode) -> State:
+        """A value that is given under a condition differs where the condition does."""
+        tests = []
+        for outer in self.roles.index(statement).ancestors(statement):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                break
+            if isinstance(outer, cst.If) and self.replicas.master(outer.test) is None:
+                tests.append(outer.test)
+        return State.OWN if any(self._state(t) is State.OWN for t in tests) else State.SAME
+
+    def _parameter(self, binding: Binding) -> State:
+        function = binding.statement
+        if not isinstance(function, cst.FunctionDef):
+            return State.SAME
+        params = parameters(function)
+        position = next((i for i, p in enumerate(params) if p is binding.node), None)
+        if position is None:
+            return State.SAME
+        name, sites = params[position].name.value, self._sites(function)
+        return self._greatest(value_of(site, name, position - taken) for site, taken in sites)
+
+    def _sites(self, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
+        """The calls of a function; those of ``__call__`` are calls of the object."""
+        if function.name.value != "__call__":
+            return callers(self.roles, function)
+        owner = self.roles.index(function).class_of(function)
+        calls = (c for found in self.roles.program.calls.values() for c in found)
+        return [(c, 1) for c in calls if any(f.node is owner for f in self._objects(c.func))]
+
+    def _objects(self, node: cst.BaseExpression) -> Facts:
+        return of_kind(self.roles.facts(node), Kind.INSTANCE)
+
+    def _iterated(self, value: cst.BaseExpression) -> State:
+        loaders = loaders_behind(self.roles, value)
+        if loaders:
+            return State.OWN if any(map(self._sharded, loaders)) else State.SAME
+        return self._state(value)
+
+    def _sharded(self, loader: cst.BaseExpression) -> bool:
+        """Whether each replica draws its own batches from a loader."""
+        calls = [c for c in self.roles.origins(loader, Kind.LOADER) if isinstance(c, cst.Call)]
+        return any(self._samples(c) for c in calls)
+
+    def _samples(self, call: cst.Call) -> bool:
+        if not self.replicas.native:  # a training loader is to be shared out
+            shuffle = value_of(call, "shuffle", 2)
+            return shuffle is not None and getattr(shuffle, "value", "") != "False"
+        samplers = [value_of(call, "sampler", 3), value_of(call, "batch_sampler", 4)]
+        origins = {o for s in samplers if s is not None for o in self.roles.origins(s, Kind.SAMPLER)}
+        return any(isinstance(o, cst.Call) and self.roles.path(o.func) in _SAMPLERS for o in origins)
+
+    def _stored(self, scope: Scope, name: str) -> Iterator[cst.CSTNode]:
+        """What is put into a container by its methods; an object of the program keeps it in attributes."""
+        index = self.roles.index(scope.node)
+        for use in index.named_of(scope, name):
+            call = index.parent(index.parent(use) or use)
+            if self._objects(use):
+                return
+            if isinstance(call, cst.Call) and receiver(call) is use and method(call) in _STORES:
+                yield from (arg.value for arg in call.args)
+
+    # ---- calls
+
+    def _call(self, call: cst.Call) -> State:
+        path = self.roles.path(call.func)
+        if path in _COUNTS:
+            return State.SAME
+        if short(path):
+            return State.REDUCED if short(path) in _EQUALIZES else State.SAME
+        functions = [f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION]
+        if functions:
+            return max(self._given_back(call, f) for f in functions if f is not None)
+        values = [arg.value for arg in call.args]
+        base = receiver(call)
+        held = base if base is not None and Kind.MODEL not in self.roles.kinds(base) else None
+        return self._greatest([*values, held])
+
+    def _given_back(self, call: cst.Call, function: cst.CSTNode) -> State:
+        """What a call gives back: the same where only other calls of the function bring what differs."""
+        state = self._returned(function)
+        if state is not State.OWN or not isinstance(function, cst.FunctionDef):
+            return state
+        others = any(self._brings(site) for site, _ in self._sites(function) if site is not call)
+        return State.SAME if others and not self._brings(call) else state
+
+    def _brings(self, call: cst.Call) -> bool:
+        """Whether a call is handed something that differs."""
+        values = [arg.value for arg in call.args]
+        loaders = [loader for v in values for loader in loaders_behind(self.roles, v)]
+        return any(map(self._sharded, loaders)) or any(self._state(v) is State.OWN for v in values)
+
+    def _returned(self, function: cst.CSTNode) -> State:
+        if not isinstance(function, cst.FunctionDef):
+            return State.SAME
+        found = [e for e in self.roles.exits(function) if isinstance(e, cst.Return)]
+        return max((max(self._state(e.value), self._condition(e)) for e in found), default=State.SAME)
+
+    # ---- collectives
+
+    @cached_property
+    def _collectives(self) -> list[cst.BaseExpression]:
+        """What a collective makes the same on all replicas: its first argument, or the elements of a list."""
+        calls = (c for name in _EQUALIZES for c in self.roles.program.calls.get(name, ()))
+        named = [c for c in calls if short(self.roles.path(c.func)) in _EQUALIZES]
+        values = [c.args[0].value for c in named if c.args]
+        return [n for v in values for n in walk(v) if isinstance(n, (cst.Name, cst.Attribute))]
+
+    @cached_property
+    def _reduced(self) -> set[tuple[cst.CSTNode, str]]:
+        names = [n for n in self._collectives if isinstance(n, cst.Name)]
+        owners = [(self.roles.index(n).scope_of(n).owner(n.value), n.value) for n in names]
+        return {(owner.node, name) for owner, name in owners if owner is not None}
+
+    @cached_property
+    def _reduced_attributes(self) -> set[str]:
+        return {n.attr.value for n in self._collectives if isinstance(n, cst.Attribute)}
