@@ -12,7 +12,7 @@ import libcst as cst
 
 from xla_transforms import check
 from xla_transforms.context import Context
-from xla_transforms.plan import Planned, Render
+from xla_transforms.plan import Planned, Render, Site
 
 _OPENS, _CLOSES = ("FSTRING_START", "TSTRING_START"), ("FSTRING_END", "TSTRING_END")
 
@@ -116,12 +116,13 @@ class Wrapping:
         added = " ".join(
             site.write(lambda piece: "")
             for site in self.context.plan.sites()
-            if site.change != self.change and not self._inside(site.start)
+            if site.change != self.change and not self._inside(site)
         )
         return found | {n for n in names - found if re.search(rf"(?<![\w.]){n}\b(?!=)", added)}
 
-    def _inside(self, offset: int) -> bool:
-        """Whether an offset is in what moves."""
+    def _inside(self, site: Site) -> bool:
+        """Whether a site is in what moves; what comes behind a statement belongs to it."""
+        offset = site.start - (site.start == site.end and site.rank <= 0)
         return any(
             piece[0] <= offset < piece[1]
             for statement, piece in self._pieces()
