@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -26,20 +27,30 @@ class Unavailable(Exception):
 
 
 def interpreter() -> Path:
-    """The interpreter of the environment, which is built at the first call. Raises Unavailable."""
-    python = PLACE / "bin" / "python"
-    built = PLACE / "built-for"
-    if built.exists() and built.read_text() == "\n".join(NEEDED):
-        return python
+    """The interpreter of the environment, which is built at the first call. Raises Unavailable.
+
+    Processes that test side by side wait for the one that builds.
+    """
     if sys.version_info[:2] not in ((3, 10), (3, 11)):
         raise Unavailable("torch_xla 2.1.0 needs Python 3.10 or 3.11")
-    venv.create(PLACE, clear=True, with_pip=True)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDED]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Unavailable("the package index does not give torch 2.1: " + done.stderr.strip()[-300:])
-    built.write_text("\n".join(NEEDED))
+    python, built = PLACE / "bin" / "python", PLACE / "built-for"
+    with open(PLACE.with_suffix(".1.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists() or built.read_text() != "\n".join(NEEDED):
+            _build(python)
+            built.write_text("\n".join(NEEDED))
     return python
+
+
+def _build(python: Path) -> None:
+    venv.create(PLACE, clear=True, with_pip=True)
+    with_uv = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), *NEEDED]
+    with_pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", *NEEDED]
+    for command in (with_uv, with_pip):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return
+    raise Unavailable("the package index does not give torch 2.1: " + done.stderr.strip()[-300:])
 
 
 def record(python: Path, script: Path, workdir: Path, mode: str, argv: list[str]) -> Trace:
