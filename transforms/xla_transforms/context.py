@@ -58,7 +58,7 @@ class Context:
     @cached_property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
-        return Replicas(self.roles, self.settings.distributed)
+        return Replicas(self.roles, self.settings.distributed, self.target.launcher_entry)
 
     @cached_property
     def distributed(self) -> bool:

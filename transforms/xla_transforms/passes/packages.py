@@ -47,7 +47,7 @@ _ADVICE = {
     "deepspeed": "torch.optim on one device; FSDP of torch_xla on several",
     "tensorrt": "XLA compiles the model by itself",
     "torch_tensorrt": "XLA compiles the model by itself",
-    "pynvml": "xm.get_memory_info() tells how much memory is used",
+    "pynvml": "{memory} tells how much memory is used",
     "nvtx": "torch_xla.debug.profiler.Trace names a range",
     "cudf": "pandas",
     "cuml": "scikit-learn",
@@ -67,7 +67,8 @@ def run(context: Context) -> None:
             continue
         told.add(binding.statement)
         rule = OPTIONAL if _tried(context, binding.statement) else PACKAGE
-        context.plan.report(rule, binding.statement, f"{package} only runs on CUDA", _ADVICE[package])
+        advice = _ADVICE[package].replace("{memory}", context.target.memory_info.shown())
+        context.plan.report(rule, binding.statement, f"{package} only runs on CUDA", advice)
 
 
 def _imports(context: Context) -> Iterator[Binding]:
