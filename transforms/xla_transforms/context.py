@@ -118,5 +118,11 @@ class Context:
         paths = {self.roles.path(c.func) for c in self._calls("autocast", "GradScaler")}
         return any(p.startswith("torch.") for p in paths)
 
+    @cached_property
+    def syncfree_twins(self) -> bool:
+        """Whether optimizers become their syncfree twins."""
+        beside_amp = self.settings.syncfree == "amp" and self.uses_amp and self.speaks_of_gpu
+        return self.settings.syncfree == "always" or beside_amp
+
     def _calls(self, *names: str) -> list[cst.Call]:
         return [call for name in names for call in self.program.calls.get(name, ())]

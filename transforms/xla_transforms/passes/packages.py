@@ -65,6 +65,8 @@ def run(context: Context) -> None:
         package = _package(binding.name)
         if package is None or binding.statement in told or context.roles.dead(binding.statement):
             continue
+        if _replaced(context, binding):
+            continue
         told.add(binding.statement)
         rule = OPTIONAL if _tried(context, binding.statement) else PACKAGE
         advice = _ADVICE[package].replace("{memory}", context.target.memory_info.shown())
@@ -75,6 +77,15 @@ def _imports(context: Context) -> Iterator[Binding]:
     for scope in context.index.scopes.values():
         for bindings in scope.bindings.values():
             yield from (b for b in bindings if b.how is How.IMPORT)
+
+
+def _replaced(context: Context, binding: Binding) -> bool:
+    """Whether all that uses an import is written anew."""
+    name = getattr(binding.node, "asname", None) or getattr(binding.node, "name", None)
+    name = getattr(name, "name", name)
+    uses = context.index.named(name.value) if isinstance(name, cst.Name) else []
+    uses = [n for n in uses if not context.index.within(n, binding.statement)]
+    return binding.name.startswith("apex.optimizers.") and bool(uses) and all(map(context.plan.taken, uses))
 
 
 def _package(path: str) -> str | None:
