@@ -79,10 +79,13 @@ def test_what_comes_behind_the_start_may_be_an_obstacle() -> None:
     assert "torch.load()" in obstacle(spawned("print(rank)") + "    torch.load('a.pt')\n")
 
 
-def test_what_comes_out_alike_in_each_process_is_none() -> None:
-    line = "os.makedirs('out', exist_ok=True)"
+ALIKE = ["os.makedirs('out', exist_ok=True)", "torch.accelerator.set_device_index(0)"]
+
+
+@pytest.mark.parametrize("line", ALIKE)
+def test_what_comes_out_alike_in_each_process_is_none(line: str) -> None:
     code = spawned("print(rank)").replace("    n = torch", f"    {line}\n    n = torch")
-    assert f"def _mp_fn(index):\n    {line}\n" in migrate(code, settings=SAGEMAKER).code
+    assert "\n    worker(xm.get_ordinal())\n" in migrate(code, settings=SAGEMAKER).code
     assert told(code) == []
 
 

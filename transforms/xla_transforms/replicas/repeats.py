@@ -21,8 +21,8 @@ _ALIKE = (
     "argparse.", "builtins.", "collections.", "copy.", "dataclasses.", "functools.", "json.", "logging.",
     "math.", "os.cpu_count", "os.environ.", "os.getenv", "os.path.", "pathlib.", "random.seed", "re.",
     "numpy.random.seed", "sys.", "time.perf_counter", "time.time", "torch.backends.", "torch.cuda.",
-    "torch.device", "torch.manual_seed", "torch.multiprocessing.set_", "types.", "typing.", "warnings.",
-    "yaml.safe_load",
+    "torch.accelerator.", "torch.device", "torch.manual_seed", "torch.multiprocessing.set_", "types.",
+    "typing.", "warnings.", "yaml.safe_load",
     *TRUE_ON_CUDA, *FALSE_ON_CUDA, *COUNTS, *SPAWNERS,
 )  # fmt: skip
 _ONCE = frozenset(
