@@ -6,7 +6,6 @@ import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 from apex import amp
-from apex.optimizers import FusedAdam
 from torch.utils.data import DataLoader, TensorDataset
 
 parser = argparse.ArgumentParser()
@@ -25,7 +24,7 @@ loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
 loader = pl.MpDeviceLoader(loader, device)
 
 model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2)).to(device)
-optimizer = FusedAdam(model.parameters(), lr=1e-3, bias_correction=True)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
 model, optimizer = amp.initialize(
     model, optimizer, opt_level=args.opt_level, loss_scale=args.loss_scale
 )

@@ -16,6 +16,7 @@ from older_environment import Unavailable, interpreter, record
 
 from xla_migrate import migrate_source
 from xla_migrate.verify import Runner, Trace, check_executions, compare
+from xla_migrate.verify.replica_runner import record_replicas
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +35,7 @@ SLACK = {
 
 def _pairs() -> list[tuple[Case, str]]:
     pairs = [(case, name) for case in runnable_cases() for name in TARGETS]
+    pairs = [(case, name) for case, name in pairs if case.replicas == 1]
     chosen = [(c, n) for c, n in pairs if (c.native.parent / f"expected_{n}.py").exists()]
     return [(c, n) for c, n in chosen if not LEFT_OUT.get((c.name, n))]
 
@@ -57,6 +59,12 @@ def older() -> Path:
 
 
 PAIRS = _pairs()
+# What a launcher outside calls in each process runs in this one where the main guard calls it.
+LAUNCHED = [
+    case
+    for case in runnable_cases()
+    if case.replicas > 1 and (case.native.parent / "expected_sagemaker.py").exists()
+]
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=[f"{case.name}-{name}" for case, name in PAIRS])
@@ -88,3 +96,19 @@ def test_each_iteration_is_one_execution(runs: Runs) -> None:
     if not runs.case.not_counted:
         limits = replace(runs.case.limits, **SLACK.get(runs.case.name, {}))
         assert check_executions(runs.native, runs.counted, limits) == []
+
+
+@pytest.mark.parametrize("case", LAUNCHED, ids=[case.name for case in LAUNCHED])
+def test_what_a_launcher_calls_trains_on_one_device(
+    case: Case, older: Path, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPU_NUM_DEVICES", "1")
+    migrated = tmp_path / "migrated.py"
+    migrated.write_text(migrate_source(case.native.read_text(), target="sagemaker").code)
+    for side in ("native", "xla"):
+        (tmp_path / side).mkdir()
+    (native,) = record_replicas(runner, case.native, "native", tmp_path / "native", 1, argv=case.argv)
+    replica = record(older, migrated, tmp_path / "xla", "values", case.argv)
+    assert native.losses
+    result = compare(native, replica, case.bounds, case.ignore)
+    assert result.agree, str(result)

@@ -58,7 +58,7 @@ class Context:
     @cached_property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
-        return Replicas(self.roles, self.settings.distributed)
+        return Replicas(self.roles, self.settings.distributed, self.target.launcher_entry)
 
     @cached_property
     def distributed(self) -> bool:
@@ -117,6 +117,12 @@ class Context:
         """Whether the program computes under autocast or scales its loss."""
         paths = {self.roles.path(c.func) for c in self._calls("autocast", "GradScaler")}
         return any(p.startswith("torch.") for p in paths)
+
+    @cached_property
+    def syncfree_twins(self) -> bool:
+        """Whether optimizers become their syncfree twins."""
+        beside_amp = self.settings.syncfree == "amp" and self.uses_amp and self.speaks_of_gpu
+        return self.settings.syncfree == "always" or beside_amp
 
     def _calls(self, *names: str) -> list[cst.Call]:
         return [call for name in names for call in self.program.calls.get(name, ())]

@@ -23,6 +23,7 @@ from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
 from xla_transforms.settings import Settings
 from xla_transforms.source import Source
+from xla_transforms.targets import target
 
 Failure = Callable[[str, bytes, SourceError], Outcome]
 
@@ -106,7 +107,8 @@ class _Batch:
         """The analysis of a program; its processes stay several where they are to and can be started."""
         wanted = self.settings.distributed
         roles = Roles(program, replicated=False if wanted is False else None)
-        if roles.replicated and Replicas(roles, wanted).obstacle:
+        outside = target(self.settings.target).launcher_entry
+        if roles.replicated and Replicas(roles, wanted, outside).obstacle:
             return Roles(program, replicated=False)
         return roles
 

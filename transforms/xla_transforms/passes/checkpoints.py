@@ -40,7 +40,15 @@ TUPLES = Rule(
     "A tuple that is saved comes back as a list.",
     "xm.save rebuilds what it brings to the CPU: tuples become lists, ordered dictionaries plain ones.",
 )
-RULES = (SAVE, WHOLE, FORMAT, TUPLES)
+WAITS = Rule(
+    "XLA814",
+    "save-waits",
+    "A save that one replica alone reaches is left where xm.save waits for all of them.",
+    "Up to torch_xla 2.0 xm.save ends with a rendezvous of all replicas: under a guard the one that saves "
+    "waits for ever (pytorch/xla v1.13.0, xla_model.save).",
+    Severity.ERROR,
+)
+RULES = (SAVE, WHOLE, FORMAT, TUPLES, WAITS)
 
 
 def run(context: Context) -> None:
@@ -60,7 +68,11 @@ def _save(context: Context, call: cst.Call) -> None:
         advice = "leave the options out and write xm.save"
         context.plan.report(FORMAT, call, "xm.save does not take these options", advice)
     elif saved is Saved.TENSORS or (saved is Saved.PLAIN and _written_by_all(context)):
-        _write(context, call)
+        if context.target.save_waits and context.distributed and context.replicas.alone.kept(call):
+            advice = "let every replica reach it, and write xm.save"
+            context.plan.report(WAITS, call, "one replica alone reaches this save", advice)
+        else:
+            _write(context, call)
 
 
 def _written_by_all(context: Context) -> bool:

@@ -1,5 +1,8 @@
 """Entry points: what a launcher ran once for each process is a function that ``torch_xla.launch`` runs.
 
+Where a launcher outside of the script goes on starting the processes the function has the name that it
+calls, and the main guard calls it for a single device.
+
 A main guard becomes that function as it stands. Where the top level of the script trains, or touches what a
 launch must not find touched, its statements move into the function; definitions stay where they were.
 Source: pytorch/xla v2.9.0, ``torch_xla/_internal/pjrt.py``: the processes import the script anew before they
@@ -37,7 +40,8 @@ def run(context: Context) -> None:
 
 def _write(context: Context, entry: Entry) -> None:
     place = entry.parts[0]
-    change = context.plan.change(ENTRY, place, "torch_xla.launch runs it in one process for each XLA device")
+    starter = context.target.starter
+    change = context.plan.change(ENTRY, place, f"{starter} runs it in one process for each XLA device")
     name, guard, source = _free(context), entry.guard, context.index.source
     head = f"def {name}(index):"
     launch = f"{source.indent}{change.spell(context.target.launch).replace('{0}', name)}"
@@ -49,11 +53,15 @@ def _write(context: Context, entry: Entry) -> None:
     else:
         opening = f"if {source.code(guard.test)}:" if guard is not None else _GUARD
         Wrapping(context, entry.layout.moved, guard, head, [opening, launch]).write(change)
-    message = "start the script by python alone: torch_xla.launch starts a process for each device"
+    message = f"start the script by python alone: {starter} starts a process for each device"
+    if context.target.launcher_entry:
+        message = f"{starter} calls {name} in a process for each device; python alone trains on one"
     context.plan.report(ENTRY, place, message, fixed=True)
 
 
 def _free(context: Context) -> str:
+    if context.target.launcher_entry:
+        return context.target.launcher_entry
     bound = {name for scope in context.index.scopes.values() for name in scope.bindings}
     name = _FUNCTION
     while name in bound:

@@ -33,7 +33,7 @@ _ACCELERATE = "https://huggingface.co/docs/accelerate/concept_guides/training_tp
 _LIGHTNING = "https://lightning.ai/docs/pytorch/stable/accelerators/tpu_intermediate.html"
 _ACCELERATORS = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 _IMPORTS = {
-    "horovod": "torch_xla.launch starts one process a device, and xm.optimizer_step reduces the gradients: "
+    "horovod": "{starter} starts one process a device, and xm.optimizer_step reduces the gradients: "
     "https://docs.pytorch.org/xla/release/r2.9/learn/pytorch-on-xla-devices.html",
     "fairscale": "sharding is in torch_xla.distributed.fsdp: "
     "https://docs.pytorch.org/xla/release/r2.9/perf/fsdp.html",
@@ -85,4 +85,5 @@ def _imports(context: Context) -> None:
             known_to_packages = package == "deepspeed" and elsewhere
             if package in _IMPORTS and package not in told and not known_to_packages:
                 told.add(package)
-                context.plan.report(LEFT, binding.statement, f"{package} is left as it is", _IMPORTS[package])
+                advice = _IMPORTS[package].replace("{starter}", context.target.starter)
+                context.plan.report(LEFT, binding.statement, f"{package} is left as it is", advice)

@@ -1,6 +1,7 @@
 """Starting the processes: ``torch_xla.launch`` runs a function in one process for each device.
 
-What ``mp.spawn`` started is started by it, its first argument still being the process's number.
+What ``mp.spawn`` started is started by it, its first argument still being the process's number. Where a
+launcher outside of the script starts the processes, each of them calls the function itself.
 Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``launch``: no ``nprocs``, no ``join``; the function
 has to be one that can be pickled, and nothing may touch the device before.
 """
@@ -12,7 +13,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
-from xla_transforms.replicas import LOCAL_WORLD_SIZE, WORLD_SIZE, Launch
+from xla_transforms.replicas import INDEX, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE, Launch
 from xla_transforms.replicas.collectives import short
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import SPAWNERS
@@ -32,7 +33,15 @@ LEFT = Rule(
     "torch_xla.launch takes a function of a module and waits for its processes.",
     Severity.ERROR,
 )
-RULES = (SPAWN, LEFT)
+REPEATED = Rule(
+    "XLA164",
+    "start-repeated",
+    "Each process does what the one that started them did.",
+    "SageMaker's launcher imports the script and calls _mp_fn in each process: nothing runs before, in one "
+    "alone (AWS, \"Bring your own deep learning model\" of SageMaker Training Compiler).",
+    Severity.INFO,
+)
+RULES = (SPAWN, LEFT, REPEATED)
 
 
 def run(context: Context) -> None:
@@ -42,6 +51,7 @@ def run(context: Context) -> None:
         _tell(context)
     if not context.replicas.active:
         return
+    _repeated(context)
     starts = context.replicas.starts
     for launch in starts.launches:
         if context.roles.index(launch.call) is context.index and context.plan.free(launch.call):
@@ -57,8 +67,16 @@ def _tell(context: Context) -> None:
     alone = len(context.program.modules) == 1
     place = next(calls, first if alone else None)
     if place is not None:
-        advice = "write a function of what each process does, and torch_xla.launch(function)"
-        context.plan.report(LEFT, place, context.replicas.obstacle, advice)
+        context.plan.report(LEFT, place, context.replicas.obstacle, context.target.to_start)
+
+
+def _repeated(context: Context) -> None:
+    """What is printed by each process, since a launcher outside of the script starts them all."""
+    for call in context.replicas.starts.repeats.prints if context.target.launcher_entry else ():
+        if context.roles.index(call) is context.index:
+            message = "each process prints this; natively the one that started them did"
+            advice = f"put it under if {context.target.is_master.shown()}"
+            context.plan.report(REPEATED, call, message, advice)
 
 
 def _launch(context: Context, launch: Launch) -> None:
@@ -67,7 +85,7 @@ def _launch(context: Context, launch: Launch) -> None:
     function = argument(launch.call, "fn", 0)
     assert function is not None
     if launch.values is None and given is not None:
-        change.replace(launch.call, change.spell(context.target.launch_with), function.value, given.value)
+        change.replace(launch.call, _template(context, change, "*{1}"), function.value, given.value)
         return
     dropped = context.replicas.counts.dropped(launch)
     kept = [v for i, v in enumerate(launch.values or []) if i not in dropped]
@@ -82,12 +100,20 @@ def _write(
     function: cst.BaseExpression,
     kept: list[cst.BaseExpression],
 ) -> None:
-    if not kept:
-        change.replace(launch.call, change.spell(context.target.launch), function)
-        return
-    parts = ", ".join(f"{{{i + 1}}}" for i in range(len(kept))) + ("," if len(kept) == 1 else "")
-    template = change.spell(context.target.launch_with).replace("{1}", f"({parts})")
-    change.replace(launch.call, template, function, *kept)
+    parts = ", ".join(f"{{{i + 1}}}" for i in range(len(kept)))
+    change.replace(launch.call, _template(context, change, parts), function, *kept)
+
+
+def _template(context: Context, change: Planned, parts: str) -> str:
+    """The call that runs ``{0}`` with its number and ``parts``: other arguments, or ``*`` of a tuple."""
+    target = context.target
+    if target.launcher_entry:
+        own = target.ordinal if context.replicas.meant(INDEX) == RANK else target.local_ordinal
+        return f"{{0}}({change.spell(own)}{', ' if parts else ''}{parts})"
+    if not parts:
+        return change.spell(target.launch)
+    values = parts[1:] if parts.startswith("*") else f"({parts}{'' if ',' in parts else ','})"
+    return change.spell(target.launch_with).replace("{1}", values)
 
 
 def _unused(context: Context, launch: Launch) -> None:

@@ -47,7 +47,7 @@ _ADVICE = {
     "deepspeed": "torch.optim on one device; FSDP of torch_xla on several",
     "tensorrt": "XLA compiles the model by itself",
     "torch_tensorrt": "XLA compiles the model by itself",
-    "pynvml": "xm.get_memory_info() tells how much memory is used",
+    "pynvml": "{memory} tells how much memory is used",
     "nvtx": "torch_xla.debug.profiler.Trace names a range",
     "cudf": "pandas",
     "cuml": "scikit-learn",
@@ -65,15 +65,27 @@ def run(context: Context) -> None:
         package = _package(binding.name)
         if package is None or binding.statement in told or context.roles.dead(binding.statement):
             continue
+        if _replaced(context, binding):
+            continue
         told.add(binding.statement)
         rule = OPTIONAL if _tried(context, binding.statement) else PACKAGE
-        context.plan.report(rule, binding.statement, f"{package} only runs on CUDA", _ADVICE[package])
+        advice = _ADVICE[package].replace("{memory}", context.target.memory_info.shown())
+        context.plan.report(rule, binding.statement, f"{package} only runs on CUDA", advice)
 
 
 def _imports(context: Context) -> Iterator[Binding]:
     for scope in context.index.scopes.values():
         for bindings in scope.bindings.values():
             yield from (b for b in bindings if b.how is How.IMPORT)
+
+
+def _replaced(context: Context, binding: Binding) -> bool:
+    """Whether all that uses an import is written anew."""
+    name = getattr(binding.node, "asname", None) or getattr(binding.node, "name", None)
+    name = getattr(name, "name", name)
+    uses = context.index.named(name.value) if isinstance(name, cst.Name) else []
+    uses = [n for n in uses if not context.index.within(n, binding.statement)]
+    return binding.name.startswith("apex.optimizers.") and bool(uses) and all(map(context.plan.taken, uses))
 
 
 def _package(path: str) -> str | None:

@@ -13,7 +13,9 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
+from xla_transforms.roles.ranks import SPAWNERS
 from xla_transforms.statements import bare, live_calls, migrating
+from xla_transforms.targets.base import Target
 from xla_transforms.tree import method, receiver
 
 LEFT = Rule(
@@ -38,12 +40,6 @@ BACKEND = Rule(
 )
 RULES = (LEFT, GONE, BACKEND)
 
-_ADVICE = {
-    "torch.distributed.init_process_group": "write backend='xla' and init_method='xla://'",
-    "torch.nn.parallel.DistributedDataParallel": "leave it out: xm.optimizer_step reduces gradients",
-    "torch.multiprocessing.spawn": "write torch_xla.launch(function, args=...)",
-    "torch.multiprocessing.start_processes": "write torch_xla.launch(function, args=...)",
-}
 
 
 def run(context: Context) -> None:
@@ -57,12 +53,22 @@ def run(context: Context) -> None:
         _leave(context)
 
 
+def _advice(target: Target) -> dict[str, str]:
+    group = f"import {target.process_group_module} and write {target.process_group.shown()}"
+    return {
+        "torch.distributed.init_process_group": group,
+        "torch.nn.parallel.DistributedDataParallel": "leave it out: xm.optimizer_step reduces gradients",
+        **dict.fromkeys(SPAWNERS, target.to_start),
+    }
+
+
 def _tell(context: Context) -> None:
     """Several processes that the user wants as one, or that do not train together."""
+    advice_on = _advice(context.target)
     for call, path in live_calls(context):
-        if path in _ADVICE:
+        if path in advice_on:
             name = path.rpartition(".")[2]
-            context.plan.report(LEFT, call, f"{name} is for several processes and is left", _ADVICE[path])
+            context.plan.report(LEFT, call, f"{name} is for several processes and is left", advice_on[path])
         elif method(call) == "share_memory" and context.roles.may_be(receiver(call), Kind.MODEL):
             advice = "let each process have a model of its own, and reduce the gradients"
             context.plan.report(LEFT, call, "processes cannot share what is on an XLA device", advice)

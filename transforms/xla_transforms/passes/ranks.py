@@ -123,6 +123,7 @@ def _early(context: Context, node: cst.BaseExpression, number: str) -> None:
         return  # the launch takes it away
     if context.replicas.style is Style.SPAWN and any(_of_environment(context, n) for n in walk(node)):
         return  # what the user tells the starting process, of hosts
-    advice = "ask inside of the function that torch_xla.launch starts"
-    message = f"the {number} is asked for before torch_xla.launch starts the processes"
+    starter = context.target.starter
+    advice = f"ask inside of the function that {starter} runs in each process"
+    message = f"the {number} is asked for before {starter} starts the processes"
     context.plan.report(EARLY, node, message, advice)

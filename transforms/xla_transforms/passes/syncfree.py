@@ -63,18 +63,17 @@ _ADVICE = {
 def run(context: Context) -> None:
     if not context.uses_cuda:
         return
-    beside_amp = context.settings.syncfree == "amp" and context.uses_amp and context.speaks_of_gpu
-    twins = context.settings.syncfree == "always" or beside_amp
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
         if not context.roles.dead(call):
-            _optimizer(context, call, twins)
+            _optimizer(context, call, context.syncfree_twins)
 
 
 def _optimizer(context: Context, call: cst.Call, twins: bool) -> None:
     path = _class_path(context, call)
     if path.startswith(_FOREIGN):
-        _foreign(context, call, path)
+        if not context.plan.claims(call):
+            _foreign(context, call, path)
     elif path.startswith("torch.optim.") and not path.startswith(_HELPERS):
         _drop_fused(context, call)
         if twins:

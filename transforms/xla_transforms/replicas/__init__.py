@@ -32,12 +32,15 @@ __all__ = [
 
 
 class Replicas:
-    """The processes of one program. ``wanted`` is the user's setting."""
+    """The processes of one program.
 
-    def __init__(self, roles: Roles, wanted: Distributed = "auto") -> None:
+    ``wanted`` is the user's setting, ``outside`` the function that a launcher calls in each migrated process.
+    """
+
+    def __init__(self, roles: Roles, wanted: Distributed = "auto", outside: str = "") -> None:
         self.roles = roles
         self.wanted = wanted
-        self.starts = Starts(roles)
+        self.starts = Starts(roles, outside)
         self.counts = Counts(self.starts)
         self.groups = Groups(roles)
         self.averaging = Averaging(self)

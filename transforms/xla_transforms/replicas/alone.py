@@ -166,6 +166,17 @@ class Alone:
 
     # ---- what is opened
 
+    def kept(self, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+        """Whether a guard that cannot be opened keeps some replica from a node, here or in a caller."""
+        regions = [self.region(guard, master, self.shared) for guard, master in self.guards(node)]
+        regions += [self._behind(leave) for leave in self.leaving(node)]
+        function = self._function(node)
+        if function is None or function in seen:
+            return any(r.obstacle for r in regions)
+        regions += [self._of_function(function)] if function in self.masters else []
+        sites = (site for site, _ in callers(self.roles, function))
+        return any(r.obstacle for r in regions) or any(self.kept(s, seen | {function}) for s in sites)
+
     @cached_property
     def regions(self) -> list[Region]:
         """All regions of the program in which a save is reached, outer ones before inner ones."""

@@ -25,7 +25,7 @@ _PLAIN = (
     "matplotlib.use", *TRUE_ON_CUDA, *FALSE_ON_CUDA,
 )  # fmt: skip
 _OWN = frozenset({"builtins.print", "builtins.input"})  # each process does so, not the one that starts them
-_METHODS = frozenset(
+METHODS = frozenset(
     {
         "append", "extend", "format", "get", "items", "join", "keys", "lower", "read", "replace",
         "setdefault", "split", "startswith", "strip", "update", "upper", "values",
@@ -135,7 +135,7 @@ class Layout:
             return path.startswith(_PLAIN) and path not in _OWN
         if base is not None and self.roles.kinds(base) & {Kind.PARSER, Kind.ARGUMENTS}:
             return True
-        return base is not None and method(call) in _METHODS
+        return base is not None and method(call) in METHODS
 
 
 def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
@@ -144,14 +144,15 @@ def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
     waiting = [node]
     while waiting:
         for inner in walk(waiting.pop()):
-            for function in _called(roles, inner) if isinstance(inner, cst.Call) else ():
+            for function in called(roles, inner) if isinstance(inner, cst.Call) else ():
                 if function not in found:
                     found.add(function)
                     waiting.append(function.body)
     return found
 
 
-def _called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
+def called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
+    """The functions of the program that a call may run."""
     for item in roles.facts(call.func):
         if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
             yield item.node

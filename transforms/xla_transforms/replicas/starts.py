@@ -8,6 +8,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.replicas.repeats import Repeats
 from xla_transforms.replicas.scripts import Layout, reachable
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
@@ -71,10 +72,14 @@ class Entry:
 
 
 class Starts:
-    """Finds them in one program."""
+    """Finds them in one program.
 
-    def __init__(self, roles: Roles) -> None:
-        self.roles = roles
+    ``outside`` names the function that a launcher is to call in each migrated process. Then nothing of the
+    program starts processes: each runs what the native one that started them did.
+    """
+
+    def __init__(self, roles: Roles, outside: str = "") -> None:
+        self.roles, self.outside = roles, outside
 
     @cached_property
     def launches(self) -> list[Launch]:
@@ -100,11 +105,36 @@ class Starts:
                 return "the function that the processes run is not one of a module"
             if not launch.joins:
                 return "the processes are started and not waited for"
-        if not self.launches and not self.entries:
-            return "nothing is known to launch the processes: no script " + (
-                "joins a process group" if self.roles.program.replicated else "trains"
-            )
-        return next((e.obstacle for e in self.entries if e.obstacle), "")
+        if not self.entries and (self.outside or not self.launches):
+            return "nothing is known to launch the processes: no script " + self._does
+        reasons = [e.obstacle or self._taken(e) for e in self.entries]
+        return next(filter(None, reasons), "") or self._once
+
+    @property
+    def _does(self) -> str:
+        if self.launches:
+            return "starts them"
+        return "joins a process group" if self.roles.program.replicated else "trains"
+
+    def _taken(self, entry: Entry) -> str:
+        bound = self.outside in entry.index.scopes[entry.index.source.module].bindings
+        return f"{self.outside}, which the launcher calls, is a name of the script already" if bound else ""
+
+    @property
+    def _once(self) -> str:
+        """What the starting process alone did, and each process of a launcher could not do as well."""
+        call = self.repeats.obstacle if self.outside and self.launches else None
+        if call is None:
+            return ""
+        source = self.roles.index(call).source
+        text = source.code(call.func)
+        return f"{text}() (line {source.span(call).line}) ran once, in the process that started the others"
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        """What the starting process did and each process does where a launcher starts them."""
+        own = {launch.function for launch in self.launches} - {None}
+        return Repeats(self.roles, [p for e in self.entries for p in e.parts] if self.launches else [], own)
 
     @cached_property
     def several_hosts(self) -> bool:
@@ -126,7 +156,7 @@ class Starts:
     def launching(self) -> set[cst.FunctionDef]:
         """The functions that run in the starting process: they start the others, or call what does."""
         found: set[cst.FunctionDef] = set()
-        waiting = [self._function(launch.call) for launch in self.launches]
+        waiting = [self._function(launch.call) for launch in self.launches if not self.outside]
         while waiting:
             function = waiting.pop()
             if function is not None and function not in found:
@@ -147,11 +177,11 @@ class Starts:
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """The scripts whose processes a launcher starts (none where spawn does).
+        """The scripts whose processes a launcher starts (none where they do so themselves).
 
         Of a program for one process: those that train.
         """
-        if self.launches:
+        if self.launches and not self.outside:
             return []
         found = []
         for index in self.roles.program.modules.values():
@@ -163,9 +193,9 @@ class Starts:
         return found
 
     def _runs(self, entry: Entry) -> bool:
-        """Whether what a script does joins a process group or, where nothing does, trains."""
+        """Whether what a script does starts processes, joins a process group or, in one process, trains."""
         name = "init_process_group" if self.roles.program.replicated else "backward"
-        sites = set(self.roles.program.calls.get(name, ()))
+        sites = {launch.call for launch in self.launches} or set(self.roles.program.calls.get(name, ()))
         functions = {self._function(call) for call in sites} - {None}
         for part in entry.parts:
             if isinstance(part, (cst.FunctionDef, cst.ClassDef)):

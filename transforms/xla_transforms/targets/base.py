@@ -74,6 +74,7 @@ class Target:
     is_master: Spelling  # ordinal 0 among all replicas
     master_print: Spelling  # called as print is, but for sep, end and file
     is_local_master: Spelling  # ordinal 0 of this host
+    starter: str  # what starts the processes, in words
     launch: Spelling  # "{0}" is the function that each process runs, its ordinal first
     launch_with: Spelling  # the same; "{1}" is the tuple of its further arguments
     rendezvous: Spelling  # waits for all replicas; "{0}" is a tag
@@ -95,7 +96,7 @@ class Target:
     process_group: Spelling  # joins the group of torch.distributed, where something still needs one
     process_group_module: str  # registers its backend when it is imported
     syncfree_module: str = "torch_xla.amp.syncfree"
-    launcher_entry: str = ""  # the function of the script that a launcher outside calls with the ordinal
+    launcher_entry: str = ""  # the function of the script that its starter calls with the ordinal
     autocast_device: str = "xla"  # autocast's first argument; empty where it takes CUDA's arguments
     autocast_remark: str = ""  # where autocast does nothing
     amp_api: Literal["device", "xla", "cuda"] = "device"  # see ``passes/autocast_functions.py``
@@ -104,3 +105,10 @@ class Target:
     swaps_parameters: bool = True  # torch can keep the parameters that a move to the device replaces
     trainer_optimizer: str = ""  # for optim= of transformers' Trainer; "" where old transformers may run
     launcher: str = ""  # what SageMaker's estimators call the launcher of its training jobs
+
+    @property
+    def to_start(self) -> str:
+        """What to write by hand so that processes are started."""
+        if self.launcher_entry:
+            return f"write {self.launcher_entry}(index) of what each process does: {self.starter} calls it"
+        return f"write a function of what each process does, and {self.launch.shown('function')}"

@@ -25,6 +25,7 @@ TORCH_XLA_2_1 = replace(
     memory_info=Spelling(XM, "{m}.get_memory_info({m}.xla_device())"),
     memory_in_kb=True,
     device_kind=Spelling(XM, "{m}.xla_device_hw({m}.xla_device())"),
+    starter="xmp.spawn",
     launch=Spelling(XMP, "{m}.spawn({0})"),
     launch_with=Spelling(XMP, "{m}.spawn({0}, args={1})"),
     process_group=Spelling("torch.distributed", '{m}.init_process_group("xla", init_method="pjrt://")'),

@@ -56,6 +56,7 @@ TORCH_XLA_2_9 = Target(
     is_master=Spelling(XM, "{m}.is_master_ordinal(local=False)"),
     master_print=Spelling(XM, "{m}.master_print"),
     is_local_master=Spelling(XM, "{m}.is_master_ordinal()"),
+    starter="torch_xla.launch",
     launch=Spelling("torch_xla", "{m}.launch({0})"),
     launch_with=Spelling("torch_xla", "{m}.launch({0}, args={1})"),
     rendezvous=Spelling(XM, "{m}.rendezvous({0})"),
