@@ -30,7 +30,13 @@ def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path
     def run(script, side):
         workdir = tmp_path / side
         workdir.mkdir()
-        return record_replicas(runner, script, side, workdir, case.replicas, argv=case.argv, timeout=120.0)
+        traces = record_replicas(
+            runner, script, side, workdir, case.replicas, argv=case.argv, timeout=120.0
+        )
+        failures = [f"rank {trace.rank}: {trace.failure}" for trace in traces if trace.failure is not None]
+        if failures:  # with the stacks of one that did not end
+            pytest.fail("\n".join([side, *failures]), pytrace=False)
+        return traces
 
     native, replicas = run(case.native, "native"), run(migrated, "xla")
     verdict = judge_replicas(native, replicas, bounds=case.bounds, ignore=case.ignore)

@@ -92,6 +92,33 @@ def test_one_replica(run):
     assert found.losses == 12
 
 
+ENDS = """
+    import time
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(2, 1).cuda())
+    group = dist.new_group([0, 1])
+    other = DDP(torch.nn.Linear(2, 1).cuda(), process_group=group)
+    late = dist.get_rank() == 1
+    for asked in (dist.group.WORLD, group):
+        time.sleep(1.0 if late else 0.0)
+        dist.all_reduce(torch.ones(1).cuda(), group=asked, async_op=not late)
+    {destroy}
+    del group, asked, model, other
+"""
+
+
+@pytest.mark.parametrize(
+    "destroy", ["dist.destroy_process_group()", "dist.destroy_process_group(group)"], ids=["all", "one"]
+)
+def test_wrapped_models_may_be_dropped_behind_the_end_of_their_group(run, destroy):
+    """The wrapper is its group's last owner, and the group's thread is not yet done."""
+    good(run(ENDS.format(destroy=destroy), "native", timeout=20.0))
+
+
 def test_spawned_ranks_and_synchronised_norms(run):
     code = program("spawn_native")
     ranks = good(run(code, "native"))

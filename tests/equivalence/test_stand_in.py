@@ -337,3 +337,24 @@ for (batch,) in DataLoader(TensorDataset(x), 2, pin_memory=True, shuffle=True, n
 @pytest.mark.parametrize("code", UTILITIES.values(), ids=UTILITIES)
 def test_what_else_scripts_ask_of_cuda(succeed, code):
     succeed(HEAD + code)
+
+
+def test_a_process_group_may_end_before_the_model_that_it_reduces(succeed):
+    """The model is its last owner, and the group's thread is still busy with what nobody waits for."""
+    succeed(
+        """
+        import os
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        dist.init_process_group("gloo", f"file://{os.path.abspath('meeting')}", rank=0, world_size=1)
+        model = DDP(torch.nn.Linear(2, 1).cuda())
+        large = torch.ones(50_000_000).cuda()
+        dist.all_gather([torch.empty_like(large)], large, async_op=True)
+        dist.destroy_process_group()
+        del model
+        """,
+        timeout=30.0,
+    )

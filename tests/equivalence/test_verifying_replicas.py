@@ -65,3 +65,10 @@ def test_ranks_that_cannot_run_natively_are_no_divergence(verify) -> None:
     verdict = verify("import nothing_of_this_name\n", "")
     assert verdict.outcome is Outcome.NOT_COMPARABLE
     assert verdict.reason.startswith("could not run natively: ModuleNotFoundError")
+
+
+def test_a_rank_that_fails_alone_ends_the_comparison(verify) -> None:
+    failing = program("ddp_native") + '\nif os.environ["RANK"] == "1":\n    raise KeyError("second")\n'
+    verdict = verify("import os\n" + failing, program("ddp_xla"))
+    assert verdict.reason == "could not run natively: KeyError: 'second'"
+    assert verify.stages == ["native"]

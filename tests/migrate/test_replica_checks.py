@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from xla_migrate.verify.replica_checks import aligned, check_replicas, comparable_samples, together
+from xla_migrate.verify.replica_checks import aligned, check_replicas, comparable_samples, telling, together
 from xla_migrate.verify.trace import Batch, Collective, Evaluation, Failure, Step, Trace
 
 EPOCHS = ([[0, 2], [4, 6]], [[6, 4], [2, 0]])
@@ -35,8 +35,8 @@ def replica(rank, **more):
     return replace(trace, **more)
 
 
-def native(rank):
-    return replace(replica(rank), side="native", reductions=[], collectives=[])
+def native(rank, **more):
+    return replace(replica(rank), side="native", reductions=[], collectives=[], **more)
 
 
 NATIVE = [native(0), native(1)]
@@ -237,3 +237,11 @@ def test_a_native_batch_is_what_the_replicas_see_together():
     assert comparable_samples(whole, pair()) == ""
     other = replace(whole, loaded=batches(0, ([[0, 1, 2, 4], [3, 5, 6, 7]],)))
     assert "batch 1 of the native run" in comparable_samples(other, pair())
+
+
+def test_the_rank_that_did_not_end_tells_more_than_those_that_waited_for_it():
+    waited = native(0, failure=Failure("ReplicaError", "replica 0 ended without it; another does not come"))
+    hung = native(1, failure=Failure("Timeout", "no end after 30 s", ["train.py:9 in main: del model"]))
+    assert telling([waited, hung]) is hung
+    assert telling([waited, native(1)]) is waited
+    assert telling(NATIVE) is NATIVE[0]

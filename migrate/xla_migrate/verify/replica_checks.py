@@ -247,6 +247,13 @@ def aligned(native: Sequence[Trace], replicas: Sequence[Trace]) -> list[tuple[Tr
     return [(native[0], together(replicas))]
 
 
+def telling(run: Sequence[Trace]) -> Trace:
+    """The rank that says what is wrong: one that failed, rather than one that waited for it in vain."""
+    failed = [trace for trace in run if trace.failure is not None]
+    own = [trace for trace in failed if trace.failure and trace.failure.kind != REPLICA_ERROR]
+    return (own or failed or run)[0]
+
+
 def together(replicas: Sequence[Trace]) -> Trace:
     """One trace for all replicas: the mean of their losses, their batches side by side, what is
     common to all of them from the first."""

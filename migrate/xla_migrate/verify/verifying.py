@@ -16,6 +16,7 @@ from xla_migrate.api import Result, migrate_project
 from xla_migrate.verify.compare import floor_of
 from xla_migrate.verify.judge import judge, judge_replicas, lowest_dtype, may_be_chaos
 from xla_migrate.verify.overlay import LIMIT, CannotCopy, Overlay, Scratch
+from xla_migrate.verify.replica_checks import telling
 from xla_migrate.verify.replica_runner import record_replicas
 from xla_migrate.verify.runner import CannotRecord, Runner
 from xla_migrate.verify.trace import Failure, Trace
@@ -146,11 +147,11 @@ class Runs:
         """The migrated script as replicas against the native one as ranks or, where that is for one
         device, against one process with batches of N times the size."""
         native = self.run_all("native", "native")
-        if not nothing_to_compare(native[0]) and not any(trace.collectives for trace in native):
+        if not nothing_to_compare(telling(native)) and not any(trace.collectives for trace in native):
             native = [self.run("native", "folded", fold=self.options.replicas)]
             self.options = replace(self.options, distributed=self.options.distributed in ("auto", True))
-        if nothing_to_compare(native[0]):
-            return self._told(judge(native[0], Trace("xla", "values")), {})
+        if nothing_to_compare(telling(native)):
+            return self._told(judge(telling(native), Trace("xla", "values")), {})
         results, files = self._migration(native[0])
         migrated = self.run_all("xla", "migrated", files)
         return self._told(judge_replicas(native, migrated), results)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from xla_migrate.verify.cuda_stand_in import amp, cuda_module, idle, substitutes
+from xla_migrate.verify.cuda_stand_in import amp, cuda_module, group_ends, idle, substitutes
 from xla_migrate.verify.cuda_stand_in.placement import CudaOnCpu
 
 __all__ = ["install"]
@@ -24,6 +24,7 @@ def install() -> Any:
     amp.install()
     substitutes.install()
     idle.install()
+    group_ends.install()
     mode: Any = CudaOnCpu()
     mode.__enter__()
     return mode
