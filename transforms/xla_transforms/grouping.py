@@ -8,6 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+# What a program that uses a GPU says somewhere. Its other modules need not: a file that asks for the rank,
+# steps an optimizer or defines a scheduler is part of the program all the same.
+GPU = re.compile(r"cuda|accelerator|device|gpu|\.to\(\s*\d", re.IGNORECASE)
+# What a module says that may be part of one: options and helpers for ranks need not import torch.
+RELATED = re.compile(r"torch|cuda|rank|world_size", re.IGNORECASE)
 # A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
 FRAMEWORK = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(?:transformers|accelerate|lightning|pytorch_lightning|ignite|horovod"
