@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from xla_transforms.engine import migrate_program
 
 _TRAIN = b"""\
