@@ -67,7 +67,7 @@ _ONCE = (
 )
 _SEEDS = frozenset({"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"})
 _DOWNLOAD_ADVICE = (
-    "download before torch_xla.launch; or on the master first: the others wait at xm.rendezvous till it is done"
+    "download before torch_xla.launch; or on the master first: the others wait at xm.rendezvous"
 )
 _OWN_ADVICE = "make it on the master alone, under xm.is_master_ordinal(local=False), with all that uses it"
 
