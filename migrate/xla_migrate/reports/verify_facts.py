@@ -169,6 +169,9 @@ def machine_columns(verdict: Verdict) -> list[str]:
 
 def _machine(trace: Trace) -> Iterator[Row]:
     machine = dict(trace.machine)
+    if not machine and not trace.steps:
+        yield "device", "not run"
+        return
     yield "device", machine.pop("device", "unknown")
     yield from machine.items()
     yield "script", " ".join([trace.script, *trace.argv])

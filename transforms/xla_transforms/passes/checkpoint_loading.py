@@ -74,7 +74,7 @@ def _restore_random(context: Context, call: cst.Call) -> None:
 
 def _load(context: Context, call: cst.Call, path: str) -> None:
     place = argument(call, "map_location", _LOADS[path])
-    if has_star(call) or (place is None and path != "torch.load"):
+    if has_star(call) or (place is None and (path != "torch.load" or context.already_xla)):
         return
     if place is None:
         message = "the file may name CUDA; its tensors come to the CPU"

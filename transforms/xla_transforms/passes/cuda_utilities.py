@@ -140,8 +140,9 @@ def _question(context: Context, call: cst.Call, path: str) -> None:
         "torch.accelerator.current_device_index": target.device,
         "torch.accelerator.current_device_idx": target.device,
     }
-    if path in COUNTS and context.distributed and context.replicas.starts.before(call):
-        return  # the runtime must not be asked before the launch; who needs the number is told so
+    early = context.distributed and context.replicas.starts.before(call)
+    if path in COUNTS and (early or context.already_xla):
+        return  # the runtime must not be asked before a launch; who needs the number is told so
     if path in answers:
         spelling = answers[path]
         if spelling is target.device and _counted(context, call):

@@ -1,0 +1,16 @@
+"""The passes about devices, which tests run together."""
+
+from __future__ import annotations
+
+DEVICE = (
+    "several_devices",
+    "device",
+    "device_types",
+    "type_names",
+    "device_moves",
+    "device_choice",
+    "device_guards",
+    "device_options",
+    "data_parallel",
+    "availability",
+)

@@ -1,0 +1,139 @@
+"""Conditions on CUDA: whether it is there, and guards that ask about a device."""
+
+from __future__ import annotations
+
+import pytest
+from transforms.device_passes import DEVICE
+from transforms.helpers import check_noop, check_transformed, findings, migrate
+
+
+class TestAvailability:
+    def test_branch_that_was_taken_is_kept_with_its_comments(self) -> None:
+        check_transformed(
+            """\
+            import torch
+
+            if torch.cuda.is_available():  # fast
+                # the big model
+                model = Net(
+                    width=2,
+                ).cuda()
+            else:
+                model = Small()
+            """,
+            """\
+            import torch
+            import torch_xla
+
+            # fast
+            # the big model
+            model = Net(
+                width=2,
+            ).to(torch_xla.device())
+            """,
+            *DEVICE,
+        )
+
+    def test_lines_of_a_long_string_do_not_move(self) -> None:
+        code = 'import torch\n\nif torch.cuda.is_available():\n    text = """a\n    b"""\n    m.cuda()\n'
+        assert 'if True:\n    text = """a\n    b"""\n' in migrate(code, *DEVICE).code
+
+    @pytest.mark.parametrize(
+        ("native", "expected"),
+        [
+            ("if not torch.cuda.is_available():\n    raise SystemExit\nrun()\n", "run()\n"),
+            ('assert torch.cuda.is_available(), "no GPU"\nrun()\n', "run()\n"),
+            ("if torch.cuda.is_available() and debug:\n    run()\n", "if debug:\n    run()\n"),
+            ("if cpu or not torch.cuda.is_available():\n    run()\n", "if cpu:\n    run()\n"),
+            (
+                "if a and (b or c) and torch.cuda.is_available():\n    run()\n",
+                "if a and (b or c):\n    run()\n",
+            ),
+            (
+                "if torch.cuda.is_available() and (b or c) and a:\n    run()\n",
+                "if (b or c) and a:\n    run()\n",
+            ),
+            ("if torch.cuda.device_count() > 1:\n    split()\nrun()\n", "run()\n"),
+            ("has = torch.cuda.is_available()\nrun(has)\n", "has = True\nrun(has)\n"),
+            ("n = 2 if torch.cuda.is_available() else 1\nrun(n)\n", "n = 2\nrun(n)\n"),
+            (
+                "if a:\n    one()\nelif torch.cuda.is_available():\n    two()\nelse:\n    three()\n",
+                "if a:\n    one()\nelse:\n    two()\n",
+            ),
+            (
+                "if not torch.cuda.is_available():\n    one()\nelif a:\n    two()\nelse:\n    three()\n",
+                "if a:\n    two()\nelse:\n    three()\n",
+            ),
+            (
+                "if a:\n    one()\nelif not torch.cuda.is_available():\n    two()\nelif b:\n    three()\n",
+                "if a:\n    one()\nelif b:\n    three()\n",
+            ),
+            (
+                "if not torch.cuda.is_available():\n    one()\n"
+                "elif torch.cuda.is_available():\n    two()\nelse:\n    x()\n",
+                "two()\n",
+            ),
+            (
+                "if torch.backends.mps.is_available():\n    one()\n"
+                "elif torch.cuda.is_available():\n    two()\n",
+                "if torch.backends.mps.is_available():\n    one()\nelse:\n    two()\n",
+            ),
+            ("if torch.cuda.is_available(): one()\nelse: two()\n", "one()\n"),
+            (
+                "def f():\n    if torch.cuda.is_available():\n        one()\n    return 1\n",
+                "def f():\n    one()\n    return 1\n",
+            ),
+        ],
+    )
+    def test_conditions(self, native: str, expected: str) -> None:
+        check_transformed(f"import torch\n\n{native}", f"import torch\n\n{expected}", *DEVICE)
+
+    def test_guard_of_what_went_away_goes_too(self) -> None:
+        check_transformed(
+            "import torch\n\nif args.gpu_id:\n    torch.cuda.set_device(0)\nmodel.run()\n",
+            "import torch\n\nmodel.run()\n",
+            *DEVICE,
+        )
+
+    def test_flag_of_the_user_is_not_folded(self) -> None:
+        check_transformed(
+            "import torch\n\nuse_cuda = torch.cuda.is_available()\nif use_cuda:\n    fast()\n",
+            "import torch\n\nuse_cuda = True\nif use_cuda:\n    fast()\n",
+            *DEVICE,
+        )
+
+
+
+class TestGuards:
+    @pytest.mark.parametrize(
+        ("native", "expected"),
+        [
+            ("x.is_cuda", "x.is_xla"),
+            ("next(model.parameters()).is_cuda", "next(model.parameters()).is_xla"),
+            ('device.type == "cuda"', 'device.type == "xla"'),
+            ("'cuda' != device.type", "'xla' != device.type"),
+            ('"cuda" in str(device)', '"xla" in str(device)'),
+            ('str(device).startswith("cuda")', 'str(device).startswith("xla")'),
+            ('device == torch.device("cuda")', 'device.type == "xla"'),
+            ('device.type in ("cuda", "mps")', 'device.type in ("xla", "mps")'),
+            ('x.device.type == "cuda"', 'x.device.type == "xla"'),
+        ],
+    )
+    def test_questions_get_the_answer_they_had(self, native: str, expected: str) -> None:
+        head = "import torch\n{}\n\ndef f(model, x, device: torch.device):\n    if "
+        check_transformed(
+            head.format("") + native + ":\n        run(x)\n",
+            head.format("") + expected + ":\n        run(x)\n",
+            *DEVICE,
+        )
+
+    def test_comparison_with_the_cpu_stays(self) -> None:
+        check_noop(
+            'import torch\n\n\ndef f(device: torch.device):\n    return device.type != "cpu"  # cuda\n',
+            *DEVICE,
+        )
+
+    def test_unknown_comparison_is_reported(self) -> None:
+        code = 'import torch\n\nif backend() == "cuda":\n    run()\n'
+        check_noop(code, *DEVICE)
+        assert findings(code, *DEVICE) == [("XLA113", 3)]
