@@ -44,7 +44,7 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        if _RELATED.search(data) or _FRAMEWORK.search(data):
+        if _speaks(data) or _RELATED.search(data):
             texts[path] = (text, data, encoding)
     if any(_speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
