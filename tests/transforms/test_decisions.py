@@ -33,6 +33,14 @@ class Stopping:
         else:
             self.waited += 1
             self.stop = self.waited > 3
+
+
+class Pace:
+    def __init__(self, optimizer):
+        self.steps = 0
+
+    def rate(self):
+        return self.inherited.rate
 """
 SETUP = (
     "model = DDP(torch.nn.Linear(4, 1).cuda())",
@@ -90,6 +98,10 @@ def test_what_is_only_shown_may_differ() -> None:
 def test_the_function_is_told_apart_by_what_it_is_handed() -> None:
     lines = ("a, b = evaluate(model, held), evaluate(model, whole)", "if b < 0.1:", "    break")
     assert told(*lines) == []
+
+
+def test_what_an_object_inherits_is_the_same_everywhere() -> None:
+    assert told("pace = Pace(optimizer)", "if pace.rate() < 0.1:", "    break") == []
 
 
 def test_one_stops_early() -> None:

@@ -305,6 +305,20 @@ def test_a_value_is_read_when_the_condition_asks_for_it() -> None:
     ]
 
 
+def test_a_value_that_is_a_tensor_now_and_then_is_told() -> None:
+    lines = (
+        "total = 0.0",
+        "for epoch in range(3):",
+        "    if epoch == 2:",
+        "        total = torch.tensor(total).cuda()",
+        "    elif rank == 0:",
+        "        print(total / 3)",
+    )
+    assert read(*lines) == list(lines)
+    code = spawned(*lines, before=NAMES)
+    assert [f.code for f in migrate(code, "master_guards").findings] == ["XLA726"]
+
+
 def test_a_value_that_is_made_by_the_master_is_told() -> None:
     lines = ("if rank == 0:", "    half = norm / 2", "    print(half.item())")
     assert read(*lines) == list(lines)

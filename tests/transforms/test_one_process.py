@@ -97,6 +97,21 @@ def test_the_global_batch_grows() -> None:
     assert message == "the batch of 8 is each replica's, the global batch N times that: 32 on 4 replicas"
 
 
+def test_the_global_batch_grows_by_an_entry_of_a_dictionary() -> None:
+    code = script('options = {"batch_size": 8}').replace("batch_size=8, shuffle=True", "**options")
+    found = migrate(code, "one_process", settings=REPLICAS).findings
+    assert [f.message.partition(" is each")[0] for f in found if f.code == "XLA174"] == [
+        'the batch of options["batch_size"]'
+    ]
+
+
+def test_a_download_by_all_is_told() -> None:
+    assert told("vision.MNIST('data', download=True)") == ["XLA173"]
+    assert told("vision.MNIST('data', download=False)", "vision.MNIST('data')") == []
+    before = script().replace('print("starting")', "vision.MNIST('data', download=True)")
+    assert "XLA173" not in [f.code for f in migrate(before, "one_process", settings=REPLICAS).findings]
+
+
 def test_a_schedule_that_counts_by_the_loader_is_right() -> None:
     assert told("torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(loader))") == []
 

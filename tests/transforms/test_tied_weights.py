@@ -83,6 +83,19 @@ def test_a_model_that_is_moved_elsewhere_is_told() -> None:
     assert findings(model(TIE) + 'device = "cuda"\n', "tied_weights") == [("XLA423", 10)]
 
 
+def test_a_weight_that_a_part_is_handed_is_told() -> None:
+    handed = model("self.out.weight = shared", signature="self, shared") + 'device = "cuda"\n'
+    assert findings(handed, "tied_weights") == [("XLA423", 10)]
+
+
+def test_a_weight_that_is_made_anew_or_copied_is_not_shared() -> None:
+    made = model("self.out.weight = nn.Parameter(shared)", signature="self, shared") + MOVED
+    copied = model("self.out.weight.data = shared", signature="self, shared") + MOVED
+    check_noop(made, "tied_weights")
+    check_noop(copied, "tied_weights")
+    assert findings(made, "tied_weights") == findings(copied, "tied_weights") == []
+
+
 def test_a_pretrained_model_ties_itself() -> None:
     code = """\
         import torch

@@ -93,6 +93,7 @@ def test_a_position_behind_a_star_is_not_known() -> None:
     assert argument(call("f(*a, b)"), "x", 1) is None
     assert argument(call("f(a, *b)"), "x", 0) is not None
     assert argument(call("f(**a)"), "x", 0) is None
+    assert argument(call("f(a)"), "self", -1) is None
     assert has_star(call("f(**a)"))
     assert has_star(call("f(a, *b)"))
     assert not has_star(call("f(a, b=c)"))

@@ -12,14 +12,15 @@ from contextlib import contextmanager
 
 from xla_transforms.encoding import SourceError, decode
 from xla_transforms.findings import Finding, Span
-from xla_transforms.grouping import FRAMEWORK
+from xla_transforms.grouping import FRAMEWORK, GPU, RELATED
 from xla_transforms.outcome import Outcome
 from xla_transforms.rules import ENGINE_RULES
 from xla_transforms.settings import Settings
 
 __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 
-_TRIGGER = re.compile(rb"cuda|accelerator|device|gpu|\.to\(\s*\d", re.IGNORECASE)
+_GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
+_RELATED = re.compile(RELATED.pattern.encode(), re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
@@ -42,16 +43,20 @@ def migrate_program(
         except SourceError as error:
             outcomes[path] = failure(path, data, error)
             continue
-        if (_TRIGGER.search(data) and b"torch" in data) or _FRAMEWORK.search(data):
+        outcomes[path] = Outcome(path, data, text, text, encoding)
+        if _speaks(data) or _RELATED.search(data):
             texts[path] = (text, data, encoding)
-        else:
-            outcomes[path] = Outcome(path, data, text, text, encoding)
-    if texts:
+    if any(_speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
 
         with _no_collections():
             outcomes.update(migrate_texts(texts, settings, failure, files.keys() - texts.keys()))
     return {path: outcomes[path] for path in files}
+
+
+def _speaks(data: bytes) -> bool:
+    """Whether a file by itself is reason enough to read its program."""
+    return bool((b"torch" in data and _GPU.search(data)) or _FRAMEWORK.search(data))
 
 
 @contextmanager

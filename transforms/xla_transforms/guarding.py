@@ -156,6 +156,8 @@ class Hoists:
         """What of a read is fetched, each with the text that fetches it."""
         if self.reads.fetched(read) is not None:
             return [(read, self.text(read))]
+        if any(self._sometimes(node) for node in walk(read)):
+            return []
         found: list[tuple[cst.BaseExpression, str]] = []
         for node in _shown(read):
             if self.reads.on_device(node):
@@ -163,6 +165,11 @@ class Hoists:
             else:
                 found += [piece for inner in self.reads.within(node) for piece in self.pieces(inner)]
         return found
+
+    def _sometimes(self, node: cst.CSTNode) -> bool:
+        """Whether a variable is a number at one time and a tensor at another: numbers have no ``cpu()``."""
+        variable = isinstance(node, (cst.Name, cst.Attribute))
+        return variable and {Kind.NUMBER, Kind.TENSOR} <= set(self.context.roles.kinds(node))
 
     def text(self, node: cst.BaseExpression) -> str:
         """What a node says, with what is planned inside of it so far."""

@@ -12,7 +12,7 @@ from xla_transforms.context import Context
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
-from xla_transforms.grouping import groups
+from xla_transforms.grouping import FRAMEWORK, GPU, groups
 from xla_transforms.outcome import Outcome
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Render, Site
@@ -76,21 +76,28 @@ class _Batch:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def readable(self, path: str) -> bool:
-        """Whether a module is Python; where it does not concern the tool Python's own parser may say so."""
+        """Whether a module is Python; where it does not concern the tool Python's own parser may say so.
+
+        One that says nothing of GPUs is read with the program it belongs to, or not at all.
+        """
         text = self.texts[path][0]
+        if not _speaks(text):
+            return True
         return (not concerns(text) and check.parse(text) is not None) or self._parsed(path)
 
     def _parsed(self, path: str) -> bool:
-        text, data, _ = self.texts[path]
+        text, data, encoding = self.texts[path]
         try:
             self.sources[path] = self.sources.get(path) or Source(text, path)
         except SourceError as error:
-            self.outcomes[path] = self.failure(path, data, error)
+            left = Outcome(path, data, text, text, encoding)
+            self.outcomes[path] = self.failure(path, data, error) if _speaks(text) else left
         return path in self.sources
 
     def migrate(self, group: dict[str, str]) -> None:
         """Migrate a program, given as paths by module name; one that does not concern the tool is left."""
-        if not any(concerns(self.texts[path][0]) for path in group.values()):
+        said = [self.texts[path][0] for path in group.values()]
+        if not (any(map(concerns, said)) and any(map(_speaks, said))):
             for path in group.values():
                 text, data, encoding = self.texts[path]
                 self.outcomes[path] = Outcome(path, data, text, text, encoding)
@@ -127,6 +134,11 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
     except Exception as error:
         reason = f"the tool failed on this file ({type(error).__name__}: {error}); it was left as it is"
         return failure(module.path, module.data, SourceError("XLA006", reason))
+
+
+def _speaks(text: str) -> bool:
+    of_torch = "torch" in text and GPU.search(text) is not None
+    return of_torch or FRAMEWORK.search(text) is not None
 
 
 def _writes(text: str) -> Callable[[Render], str]:

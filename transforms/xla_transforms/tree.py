@@ -129,7 +129,7 @@ def argument(call: cst.Call, name: str, position: int | None = None) -> cst.Arg 
     for arg in call.args:
         if arg.keyword is not None and arg.keyword.value == name:
             return arg
-    if position is not None and position < len(call.args):
+    if position is not None and 0 <= position < len(call.args):
         leading = call.args[: position + 1]
         if all(arg.keyword is None and not arg.star for arg in leading):
             return leading[-1]

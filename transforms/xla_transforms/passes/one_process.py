@@ -14,6 +14,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.loops import Effect
+from xla_transforms.replicas.keywords import keys_given, spread
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import role_of
 from xla_transforms.scopes import How
@@ -65,6 +66,9 @@ _ONCE = (
     "mlflow.start_run",
 )
 _SEEDS = frozenset({"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"})
+_DOWNLOAD_ADVICE = (
+    "download before torch_xla.launch; or on the master first: the others wait at xm.rendezvous"
+)
 _OWN_ADVICE = "make it on the master alone, under xm.is_master_ordinal(local=False), with all that uses it"
 
 
@@ -74,8 +78,8 @@ def run(context: Context) -> None:
     for call, path in live_calls(context):
         if not context.replicas.starts.before(call) and not _in_worker(context, call):
             _call(context, call, path)
-    for loader, size in _training(context):
-        _batch(context, loader, size)
+    for loader in _training(context):
+        _batch(context, loader)
 
 
 def _in_worker(context: Context, call: cst.Call) -> bool:
@@ -93,6 +97,9 @@ def _call(context: Context, call: cst.Call, path: str) -> None:
     elif path in _ONCE or _writes(call, path):
         text = context.index.source.code(call.func)
         context.plan.report(EACH, call, f"{text} is called by every replica", _OWN_ADVICE)
+    elif getattr(value_of(call, "download"), "value", "") == "True":
+        message = "every replica downloads to the same place at the same time"
+        context.plan.report(EACH, call, message, _DOWNLOAD_ADVICE)
     elif path.startswith("torch.optim.lr_scheduler."):
         _schedule(context, call)
     elif path in _SEEDS and context.program.mentions("Dropout", "dropout"):
@@ -120,20 +127,25 @@ def _writes(call: cst.Call, path: str) -> bool:
     return mode is not None and bool(set(mode) & set("wax"))
 
 
-def _training(context: Context) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
-    """The loaders that drive training loops, with their batch sizes."""
+def _training(context: Context) -> Iterator[cst.Call]:
+    """The loaders of the module that drive training loops."""
     loops = [lp for lp in context.loops.all if lp.effect & Effect.BACKWARD and lp.loader is not None]
     calls = {
         c for lp in loops if lp.loader is not None for c in context.roles.origins(lp.loader, Kind.LOADER)
     }
     for call in sorted(calls, key=lambda c: context.roles.index(c).source.offsets(c)[0]):
-        size = value_of(call, "batch_size", 1) if isinstance(call, cst.Call) else None
-        if isinstance(call, cst.Call) and size is not None and context.roles.index(call) is context.index:
-            yield call, size
+        if isinstance(call, cst.Call) and context.roles.index(call) is context.index:
+            yield call
 
 
-def _batch(context: Context, loader: cst.Call, size: cst.BaseExpression) -> None:
-    text = context.index.source.code(size)
+def _batch(context: Context, loader: cst.Call) -> None:
+    size, options = value_of(loader, "batch_size", 1), spread(loader)
+    if size is not None:
+        text = context.index.source.code(size)
+    elif options is not None and "batch_size" in (keys_given(context.roles, loader) or ()):
+        text = f'{options.value}["batch_size"]'
+    else:
+        return
     several = f"{int(text) * 4} on 4 replicas" if text.isdigit() else f"4 * {text} on 4 replicas"
     message = f"the batch of {text} is each replica's, the global batch N times that: {several}"
     advice = "for the same training divide it by the number of replicas, or tune the learning rate anew"

@@ -17,7 +17,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.models import Move, keep_identity, moves
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method, is_self, lineage, role_of
-from xla_transforms.scopes import parameters
+from xla_transforms.scopes import How, parameters
 from xla_transforms.tree import argument, dotted, method, receiver, walk
 
 RETIED = Rule(
@@ -44,6 +44,8 @@ ELSEWHERE = Rule(
 )
 RULES = (RETIED, KEPT, ELSEWHERE)
 
+_AGAIN = "tie them again after the move and before the optimizer"
+_SWAP = "; or move under torch.__future__.set_swap_module_params_on_conversion(True)"
 _PARAMETERS = ("weight", "bias")
 
 
@@ -71,6 +73,7 @@ def run(context: Context) -> None:
         elif not found and _pretrained(context, move):
             _retie_pretrained(context, move)
     _not_moved(context, moved)
+    _handed(context)
 
 
 def _ties_of(roles: Roles, move: Move) -> list[Tie]:
@@ -232,3 +235,19 @@ def _not_moved(context: Context, moved: set[cst.CSTNode]) -> None:
                 message = f"{tie.left} and {tie.right} share one parameter until the model is moved"
                 advice = f"after the move: model.{tie.left} = model.{tie.right}"
                 context.plan.report(ELSEWHERE, tie.statement, message, advice)
+
+
+def _handed(context: Context) -> None:
+    """Parameters of other parts that a constructor is handed: ``self.decoder.weight = embedding_weight``."""
+    for node in context.index.all(cst.Assign):
+        assert isinstance(node, cst.Assign)
+        left, owner = node.targets[0].target, context.index.class_of(node)
+        if len(node.targets) != 1 or not isinstance(owner, cst.ClassDef) or context.roles.dead(node):
+            continue
+        bound = context.roles.bindings(node.value) if isinstance(node.value, cst.Name) else ()
+        handed = bool(bound) and all(b.how is How.PARAMETER for b in bound)
+        if handed and _parameter_of_part(context.roles, left) and role_of(context.roles, owner) is Kind.MODEL:
+            name = dotted(left).partition(".")[2]
+            message = f"{name} is shared with the part that hands it over until the model is moved"
+            advice = _AGAIN + (_SWAP if context.target.swaps_parameters else "")
+            context.plan.report(ELSEWHERE, node, message, advice)
