@@ -30,6 +30,7 @@ def test_types_of_the_host_and_dtypes_stay(code: str) -> None:
         "dtype = other = torch.cuda.FloatTensor\nx = x.type(dtype)\n",
         "def cast(x, dtype=torch.cuda.FloatTensor):\n    return x.type(dtype)\nwork(cast)\n",
         "def cast(x, dtype):\n    return x.type(dtype)\ncast(x, torch.cuda.FloatTensor)\ncast(x, kind())\n",
+        "def new(x):\n    k = torch.cuda.HalfTensor if x.is_cuda else torch.HalfTensor\n    return k(2)\n",
         "small, large = torch.cuda.HalfTensor, torch.cuda.FloatTensor\nx = x.type(small)\n",
     ],
 )

@@ -14,7 +14,7 @@ from xla_transforms.placing import device_at, device_here
 from xla_transforms.plan import Planned
 from xla_transforms.roles.types import DTYPES
 from xla_transforms.tensor_types import Named, follow, type_at
-from xla_transforms.tree import receiver, value_of
+from xla_transforms.tree import receiver, value_of, walk
 
 NAMED = Rule(
     "XLA119",
@@ -142,6 +142,8 @@ class _Choice:
         statement = index.statement_of(value)
         if not isinstance(value, cst.IfExp) or value is not self.whole(ways["cpu"]) or statement is None:
             return False
+        if not _says_the_same(value.test):
+            return False
         change = self._change(value)
         devices = [self._spell(change, value.body, ways), self._spell(change, value.orelse, ways)]
         test = index.source.code(value.test)
@@ -173,3 +175,12 @@ class _Choice:
         self, change: Planned, way: cst.BaseExpression, ways: dict[str, cst.BaseExpression]
     ) -> str:
         return change.spell(self.context.target.device) if way is ways["cuda"] else 'torch.device("cpu")'
+
+
+def _says_the_same(test: cst.BaseExpression) -> bool:
+    """Whether a copy of a condition means on XLA what it meant: a flag, and no question about CUDA."""
+    asking = (cst.Call, cst.BaseString)
+    return not any(
+        isinstance(node, asking) or (isinstance(node, cst.Attribute) and node.attr.value == "is_cuda")
+        for node in walk(test)
+    )
