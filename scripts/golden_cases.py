@@ -1,4 +1,7 @@
-"""The golden cases that are run, and what their ``case.toml`` says about running them."""
+"""The golden cases: the files of each, and what their ``case.toml`` says about running them.
+
+A case is one script, ``native.py``, or a project: all that is Python below ``native/``.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,18 @@ else:
     import tomli as tomllib
 
 from xla_migrate.verify import BOUNDS, Bounds, Limits
+from xla_transforms.engine import Settings, migrate_program
+from xla_transforms.targets import DEFAULT
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+ENTRIES = {False: "native.py", True: "train.py"}
 
 
 @dataclass(frozen=True)
 class Case:
     """One case. Read from ``case.toml``, all but ``dtype`` optional:
 
+    ``entry``              the file of a project that is run (``train.py``)
     ``argv``               the arguments of the script
     ``replicas``           how many replicas it is run in, against as many native ranks (1)
     ``distributed``        it is a script of one process that is migrated to be replicas (false)
@@ -47,6 +54,25 @@ class Case:
     not_counted: str = ""
     prints_otherwise: str = ""
 
+    def migrated(self, folder: Path, target: str = DEFAULT) -> Path:
+        """Write the case into a folder, migrated; the script to run there."""
+        sources = sources_of(GOLDEN / self.name)
+        settings = Settings(target=target, distributed=self.distributed or "auto")
+        outcomes = migrate_program({name: path.read_bytes() for name, path in sources.items()}, settings)
+        for name, outcome in outcomes.items():
+            written = folder / name
+            written.parent.mkdir(parents=True, exist_ok=True)
+            written.write_bytes(outcome.data)
+        return next(folder / name for name, path in sources.items() if path == self.native)
+
+
+def sources_of(directory: Path) -> dict[str, Path]:
+    """The native files of a case, by their paths in the project; a single one is ``native.py``."""
+    root = directory / "native"
+    if not root.is_dir():
+        return {"native.py": directory / "native.py"}
+    return {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.py"))}
+
 
 def settings_of(directory: Path) -> dict[str, Any]:
     """What stands in the ``case.toml`` of a directory."""
@@ -68,7 +94,7 @@ def read_case(directory: Path) -> Case | None:
     }
     return Case(
         name=directory.name,
-        native=directory / "native.py",
+        native=sources_of(directory)[settings.get("entry", ENTRIES[(directory / "native").is_dir()])],
         bounds=Bounds(
             loss=loss,
             parameters=settings.get("parameter_bound", usual.parameters),

@@ -9,7 +9,6 @@ import pytest
 from golden_cases import Case, read_case
 from printed import first_difference
 
-from xla_migrate import migrate_source
 from xla_migrate.verify import Runner, Trace, check_executions, compare, iterations_of
 
 pytestmark = pytest.mark.slow
@@ -30,8 +29,7 @@ class Runs:
 
     def __init__(self, case: Case, argv: list[str], runner: Runner, folder: Path) -> None:
         self.case, self.argv, self.runner, self.folder = case, argv, runner, folder
-        self.migrated = folder / "migrated.py"
-        self.migrated.write_text(migrate_source(case.native.read_text()).code)
+        self.migrated = case.migrated(folder / "migrated")
         self.native = self.run(case.native, "native")
         self.values = self.run(self.migrated, "xla")
         self.counted = self.run(self.migrated, "xla", "count")

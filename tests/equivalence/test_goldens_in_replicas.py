@@ -9,7 +9,6 @@ import pytest
 from golden_cases import Case, runnable_cases
 from printed import first_difference
 
-from xla_migrate import migrate_source
 from xla_migrate.verify import Options, Outcome, Runner
 from xla_migrate.verify.judge import judge_replicas
 from xla_migrate.verify.replica_runner import record_replicas
@@ -23,9 +22,7 @@ ALONE = [case for case in runnable_cases() if case.distributed]
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path: Path) -> None:
-    migrated = tmp_path / "migrated.py"
-    asked = True if case.distributed else "auto"
-    migrated.write_text(migrate_source(case.native.read_text(), distributed=asked).code)
+    migrated = case.migrated(tmp_path / "migrated")
 
     def run(script, side):
         workdir = tmp_path / side

@@ -10,7 +10,6 @@ import pytest
 from golden_cases import Case, runnable_cases
 from printed import first_difference
 
-from xla_migrate import migrate_source
 from xla_migrate.verify import Outcome, Runner, Trace, check_executions, judge
 
 pytestmark = pytest.mark.slow
@@ -35,9 +34,7 @@ def runs(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Runs:
     case: Case = request.param
-    scripts = tmp_path_factory.mktemp("scripts")
-    migrated = scripts / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text()).code)
+    migrated = case.migrated(tmp_path_factory.mktemp("scripts"))
 
     def run(script: Path, side: str, mode: str = "values") -> Trace:
         workdir = tmp_path_factory.mktemp(f"{side}-{mode}")

@@ -14,7 +14,6 @@ import pytest
 from golden_cases import Case, runnable_cases
 from older_environment import Unavailable, interpreter, record
 
-from xla_migrate import migrate_source
 from xla_migrate.verify import Runner, Trace, check_executions, compare
 from xla_migrate.verify.replica_runner import record_replicas
 
@@ -75,8 +74,7 @@ def runs(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Runs:
     case, name = request.param
-    migrated = tmp_path_factory.mktemp("scripts") / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text(), target=TARGETS[name]).code)
+    migrated = case.migrated(tmp_path_factory.mktemp("scripts"), TARGETS[name])
     native = runner.record(case.native, "native", tmp_path_factory.mktemp("native"), argv=case.argv)
 
     def run(mode: str) -> Trace:
@@ -103,8 +101,7 @@ def test_what_a_launcher_calls_trains_on_one_device(
     case: Case, older: Path, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPU_NUM_DEVICES", "1")
-    migrated = tmp_path / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text(), target="sagemaker").code)
+    migrated = case.migrated(tmp_path / "migrated", "sagemaker")
     for side in ("native", "xla"):
         (tmp_path / side).mkdir()
     (native,) = record_replicas(runner, case.native, "native", tmp_path / "native", 1, argv=case.argv)

@@ -23,6 +23,20 @@ def mean(value):
     return t.item() / dist.get_world_size()
 
 
+def processes():
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def averaged(losses):
+    count = processes()
+    if count < 2:
+        return losses
+    names = sorted(losses.keys())
+    values = torch.stack([losses[name] for name in names])
+    dist.all_reduce(values)
+    return dict(zip(names, values / count))
+
+
 class Stopping:
     def __init__(self):
         self.best, self.waited, self.stop = 0.0, 0, False
@@ -83,6 +97,13 @@ def test_a_reduced_number_is_the_same_everywhere() -> None:
         told("score = mean(evaluate(model, held))", "if score < 0.1:", "    break", "plateau.step(score)")
         == []
     )
+
+
+def test_what_one_process_would_get_back_does_not_count() -> None:
+    lines = ("shown = sum(averaged({'loss': loss}).values()).item()", "if shown > 9:", "    break")
+    assert told(in_step=lines) == []
+    unreduced = ("shown = sum({'loss': loss}.values()).item()", "if shown > 9:", "    break")
+    assert told(in_step=unreduced) == ["one of them leaves where the others go on"]
 
 
 def test_a_counter_is_the_same_everywhere() -> None:

@@ -151,6 +151,50 @@ def test_wrappers_around_the_loader_stay(head: str) -> None:
     assert text.count("MpDeviceLoader") == 1
 
 
+GENERATORS = {
+    "numbered": "for i, item in enumerate(items):\n            yield item\n            print(i)",
+    "plain": "for item in items:\n            yield item",
+    "handed over": "yield from items",
+}
+
+
+@pytest.mark.parametrize("body", GENERATORS.values(), ids=GENERATORS)
+def test_a_generator_that_hands_on_its_batches_is_a_wrapper(body: str) -> None:
+    code = f"""
+class Meter:
+    def every(self, items, count):
+        {body}
+
+feed = DataLoader(rows)
+for x, y in Meter().every(feed, 10):
+    net(x.to(device))
+"""
+    text = run_only(TOP + NET + code, *PASSES)
+    assert "pl.MpDeviceLoader(feed, device)" in text
+    assert "    net(x)\n" in text
+    assert "torch_xla.sync()" not in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for item in items:\n        yield item[0].numpy(), item[1]",
+        "for item in items:\n        print(item[0].numpy())\n        yield item",
+        "for item in items:\n        yield item\n    yield from other",
+        "return items[0]",
+    ],
+)
+def test_a_generator_that_looks_at_its_batches_is_none(body: str) -> None:
+    unwrapped(f"""
+def every(items, other):
+    {body}
+
+feed = DataLoader(rows)
+for x, y in every(feed, []):
+    net(x.to(device))
+""")
+
+
 def test_beside_a_counter_the_loop_gets_the_device_loader() -> None:
     before = """
 feed = DataLoader(rows)

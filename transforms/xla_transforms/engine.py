@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from xla_transforms.encoding import SourceError, decode
 from xla_transforms.findings import Finding, Span
-from xla_transforms.grouping import FRAMEWORK, GPU, RELATED
+from xla_transforms.grouping import FRAMEWORK, GPU
 from xla_transforms.outcome import Outcome
 from xla_transforms.rules import ENGINE_RULES
 from xla_transforms.settings import Settings
@@ -20,7 +20,6 @@ from xla_transforms.settings import Settings
 __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 
 _GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
-_RELATED = re.compile(RELATED.pattern.encode(), re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
@@ -44,13 +43,12 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        if _speaks(data) or _RELATED.search(data):
-            texts[path] = (text, data, encoding)
+        texts[path] = (text, data, encoding)
     if any(_speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
 
         with _no_collections():
-            outcomes.update(migrate_texts(texts, settings, failure, files.keys() - texts.keys()))
+            outcomes.update(migrate_texts(texts, settings, failure))
     return {path: outcomes[path] for path in files}
 
 

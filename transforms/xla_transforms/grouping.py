@@ -1,19 +1,24 @@
 """Which files concern the tool, and which belong together: those that import one another, either way.
 
 An unrelated script in the same folder is a program of its own: what it does says nothing about the others.
+A module that says nothing of GPUs, ranks or steps joins no scripts, but is read with each that imports it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 # What a program that uses a GPU says somewhere. Its other modules need not: a file that asks for the rank,
 # steps an optimizer or defines a scheduler is part of the program all the same.
 GPU = re.compile(r"cuda|accelerator|device|gpu|\.to\(\s*\d", re.IGNORECASE)
-# What a module without GPUs says that has to be read with its program: ranks, steps, schedulers, a device's
+# What a module without GPUs says that makes it one of a program's own: ranks, steps, schedulers, a device's
 # name. Not every module: data that several scripts share would make one program of them, with one launch.
 RELATED = re.compile(r"cuda|\brank|_rank|world_size|distributed|optim|\.step\(", re.IGNORECASE)
+# What the modules of a program that train say: those that import them may hold its loops, or start it.
+TRAINS = re.compile(r"\.(?:backward|step)\(")
 # A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
 FRAMEWORK = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(?:transformers|accelerate|lightning|pytorch_lightning|ignite|horovod"
@@ -27,12 +32,26 @@ _IMPORT = re.compile(
 )
 
 
-def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[str]]:
-    """Split modules (text by dotted name) into groups connected by imports, in the order given.
+@dataclass(frozen=True)
+class Group:
+    """The modules of one program by their dotted names, in the order given.
 
-    ``others`` are modules that are there, too, but are of no interest: an import may mean one of them.
+    ``shared`` are those among them that are read for other programs, too: data that several scripts load.
     """
-    root = {name: name for name in texts}
+
+    names: tuple[str, ...]
+    shared: frozenset[str] = frozenset()
+
+
+def groups(texts: Mapping[str, str], own: Collection[str]) -> list[Group]:
+    """Split modules (text by dotted name) into programs.
+
+    Those of ``own`` that import one another, directly or through others, make one program. What it imports
+    is read with it, and what imports those of its modules that train, and so is what that imports; the rest
+    is in no program.
+    """
+    steps = _Imports(texts).steps
+    root = {name: name for name in texts if name in own}
 
     def find(name: str) -> str:
         while root[name] != name:
@@ -40,18 +59,52 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
             name = root[name]
         return name
 
-    by_tail: dict[str, list[str]] = {}
-    for name in dict.fromkeys([*texts, *others]):
-        by_tail.setdefault(name.rpartition(".")[2], []).append(name)
-    for name, text in texts.items():
-        for wanted in _imported(name, text):
-            for other in _nearest(name, wanted, by_tail):
-                if other in root:
-                    root[find(other)] = find(name)
-    found: dict[str, list[str]] = {}
-    for name in texts:
-        found.setdefault(find(name), []).append(name)
-    return list(found.values())
+    for name in root:
+        for other in _needed(steps, [name], root):
+            if other in root:
+                root[find(other)] = find(name)
+    members: dict[str, list[str]] = {}
+    for name in root:
+        members.setdefault(find(name), []).append(name)
+    training = {name for name in root if TRAINS.search(texts[name])}
+    wholes = [_with_others(steps, group, root, training) for group in members.values()]
+    counts = Counter(name for whole in wholes for name in whole)
+    shared = frozenset(name for name, count in counts.items() if count > 1)
+    return [Group(tuple(n for n in texts if n in whole), shared & whole) for whole in wholes]
+
+
+def _with_others(
+    steps: Mapping[str, list[str]], group: list[str], own: Collection[str], training: Collection[str]
+) -> set[str]:
+    """The modules of a program with the other ones that it needs, and those that train by it."""
+    members = set(group)
+    trained = members.intersection(training)
+    users = [name for name in steps if name not in own and trained.intersection(steps[name])]
+    return members | _needed(steps, [*members, *users], own).difference(own)
+
+
+def _needed(steps: Mapping[str, list[str]], names: list[str], own: Collection[str]) -> set[str]:
+    """Modules and what they import, as far as the next of ``own``."""
+    found, ahead = set(names), list(names)
+    while ahead:
+        fresh = [name for name in steps[ahead.pop()] if name not in found]
+        found.update(fresh)
+        ahead.extend(name for name in fresh if name not in own)
+    return found
+
+
+class _Imports:
+    """``steps``: the modules that each module imports."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        by_tail: dict[str, list[str]] = {}
+        for name in texts:
+            by_tail.setdefault(name.rpartition(".")[2], []).append(name)
+        self.steps = {name: self._of(name, text, by_tail) for name, text in texts.items()}
+
+    def _of(self, name: str, text: str, by_tail: Mapping[str, list[str]]) -> list[str]:
+        paths = dict.fromkeys(_imported(name, text))
+        return list(dict.fromkeys(other for path in paths for other in _nearest(name, path, by_tail)))
 
 
 def _imported(importer: str, text: str) -> Iterator[str]:

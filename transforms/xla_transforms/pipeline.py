@@ -10,9 +10,9 @@ from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
 from xla_transforms.encoding import SourceError
-from xla_transforms.findings import Finding
+from xla_transforms.findings import Finding, Span
 from xla_transforms.formatting import format_changed
-from xla_transforms.grouping import FRAMEWORK, GPU, groups
+from xla_transforms.grouping import FRAMEWORK, GPU, RELATED, Group, groups
 from xla_transforms.outcome import Outcome
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Render, Site
@@ -20,7 +20,7 @@ from xla_transforms.program import Program, concerns
 from xla_transforms.render import Renderer, line_edits
 from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
-from xla_transforms.rules import WITHDRAWN
+from xla_transforms.rules import SHARED, WITHDRAWN
 from xla_transforms.settings import Settings
 from xla_transforms.source import Source
 from xla_transforms.targets import target
@@ -29,25 +29,13 @@ Failure = Callable[[str, bytes, SourceError], Outcome]
 
 
 def migrate_texts(
-    texts: dict[str, tuple[str, bytes, str]],
-    settings: Settings,
-    failure: Failure,
-    others: Collection[str] = (),
+    texts: dict[str, tuple[str, bytes, str]], settings: Settings, failure: Failure
 ) -> dict[str, Outcome]:
-    """Migrate decoded modules (text, bytes, encoding by path), those that import one another together.
-
-    ``others`` are the paths of the files beside them that have nothing to migrate.
-    """
+    """Migrate decoded modules (text, bytes, encoding by path), those that import one another together."""
     batch = _Batch(texts, settings, failure)
-    paths: dict[str, str] = {}
-    for path in filter(batch.readable, texts):
-        # a.py and a/__init__.py have one name, which only one of them can keep
-        name = _module_name(path)
-        paths[name if name not in paths else f"{name}:{path}"] = path
-    modules = {name: texts[path][0] for name, path in paths.items()}
-    for group in groups(modules, map(_module_name, others)):
-        batch.migrate({name: paths[name] for name in group})
-    return _said_once({path: batch.outcomes[path] for path in texts})
+    for group in batch.groups():
+        batch.migrate(group)
+    return _said_once({path: batch.outcome(path) for path in texts})
 
 
 def _said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
@@ -73,12 +61,31 @@ class _Batch:
     settings: Settings
     failure: Failure
     sources: dict[str, Source] = field(default_factory=dict)
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)  # by module name
+    found: dict[str, list[Outcome]] = field(default_factory=dict)  # by path; of what is shared several
 
-    def readable(self, path: str) -> bool:
+    def groups(self) -> list[Group]:
+        """The programs."""
+        for path in filter(self._readable, self.texts):
+            # a.py and a/__init__.py have one name, which only one of them can keep
+            name = _module_name(path)
+            self.paths[name if name not in self.paths else f"{name}:{path}"] = path
+        modules = {name: self.texts[path][0] for name, path in self.paths.items()}
+        return groups(modules, {name for name, text in modules.items() if _own(text)})
+
+    def outcome(self, path: str) -> Outcome:
+        """What became of a file. Where programs that share it want different things it is left."""
+        text, data, encoding = self.texts[path]
+        found = self.found.get(path) or [Outcome(path, data, text, text, encoding)]
+        if any(outcome.code != found[0].code for outcome in found):
+            return _disputed(Outcome(path, data, text, text, encoding), found)
+        findings = dict.fromkeys(f for outcome in found for f in outcome.findings)
+        return replace(found[0], findings=tuple(findings))
+
+    def _readable(self, path: str) -> bool:
         """Whether a module is Python; where it does not concern the tool Python's own parser may say so.
 
-        One that says nothing of GPUs is read with the program it belongs to, or not at all.
+        One that is no program's own is read with those that import it, or not at all.
         """
         text = self.texts[path][0]
         if not _speaks(text):
@@ -91,24 +98,22 @@ class _Batch:
             self.sources[path] = self.sources.get(path) or Source(text, path)
         except SourceError as error:
             left = Outcome(path, data, text, text, encoding)
-            self.outcomes[path] = self.failure(path, data, error) if _speaks(text) else left
+            self.found[path] = [self.failure(path, data, error) if _speaks(text) else left]
         return path in self.sources
 
-    def migrate(self, group: dict[str, str]) -> None:
-        """Migrate a program, given as paths by module name; one that does not concern the tool is left."""
-        said = [self.texts[path][0] for path in group.values()]
+    def migrate(self, group: Group) -> None:
+        """Migrate a program; one that does not concern the tool is left."""
+        said = [self.texts[self.paths[name]][0] for name in group.names]
         if not (any(map(concerns, said)) and any(map(_speaks, said))):
-            for path in group.values():
-                text, data, encoding = self.texts[path]
-                self.outcomes[path] = Outcome(path, data, text, text, encoding)
             return
-        parsed = [(name, path) for name, path in group.items() if self._parsed(path)]
+        parsed = [(name, self.paths[name]) for name in group.names if self._parsed(self.paths[name])]
         program = Program((name, self.sources[path]) for name, path in parsed)
         roles = self._roles(program)
         for name, path in parsed:
             _, data, encoding = self.texts[path]
             context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
-            self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
+            outcome = _guarded(_Module(context, data, encoding, path), self.failure)
+            self.found.setdefault(path, []).append(outcome)
 
     def _roles(self, program: Program) -> Roles:
         """The analysis of a program; its processes stay several where they are to and can be started."""
@@ -118,6 +123,17 @@ class _Batch:
         if roles.replicated and Replicas(roles, wanted, outside).obstacle:
             return Roles(program, replicated=False)
         return roles
+
+
+def _disputed(left: Outcome, found: list[Outcome]) -> Outcome:
+    """A file that several programs share, as it was, with a finding at the first place that they dispute."""
+    first = min(edit.start for outcome in found for edit in outcome.edits)
+    line = left.source.count("\n", 0, first) + 1
+    span = Span(first, first, line, 1, line, 1)
+    message = "the programs that import this file want different things of it"
+    advice = "migrate the scripts one by one, each with the files that it imports"
+    finding = Finding(SHARED.code, SHARED.name, SHARED.severity, message, span, advice)
+    return replace(left, findings=(finding,))
 
 
 def _guarded(module: _Module, failure: Failure) -> Outcome:
@@ -134,6 +150,11 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
     except Exception as error:
         reason = f"the tool failed on this file ({type(error).__name__}: {error}); it was left as it is"
         return failure(module.path, module.data, SourceError("XLA006", reason))
+
+
+def _own(text: str) -> bool:
+    """Whether a module makes one program of those that import it."""
+    return _speaks(text) or RELATED.search(text) is not None
 
 
 def _speaks(text: str) -> bool:

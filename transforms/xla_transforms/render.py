@@ -23,7 +23,11 @@ class Renderer:
     def __init__(self, index: ModuleIndex, sites: Sequence[Site]) -> None:
         self.source = index.source
         self.index = index
-        chosen = [*self._joined(sites), *self._passes_for_empty_blocks(sites)]
+        removed = {s.removes: s for s in sites if s.removes is not None}
+        filled = [s for s in sites if s.start == s.end]
+        blocks = [b for b in dict.fromkeys(map(self._block, removed)) if isinstance(b, cst.IndentedBlock)]
+        added = [s for b in blocks for s in (self._pass(b, removed, filled), self._blanks(b, removed, sites))]
+        chosen = [*self._joined(sites), *(site for site in added if site is not None)]
         # outermost first; wraps of one place go outside its replacement, the later wrap outermost
         self.sites = sorted(
             chosen, key=lambda s: (s.start, _extent(s), not s.wraps, s.rank, -s.order if s.wraps else s.order)
@@ -132,28 +136,36 @@ class Renderer:
             elif after - before > 1:
                 yield offsets(body[before])[1], offsets(body[-1])[1], ""
 
-    def _passes_for_empty_blocks(self, sites: Sequence[Site]) -> list[Site]:
-        """``pass`` for every block from which all statements are taken out and into which nothing goes."""
-        removed = {s.removes: s for s in sites if s.removes is not None}
-        filled = [s for s in sites if s.start == s.end]
-        blocks = {self._block(node): None for node in removed}
-        found: list[Site] = []
-        for block in blocks:
-            if not isinstance(block, cst.IndentedBlock):
-                continue
-            if not all(self._gone(line, removed) for line in block.body):
-                continue
-            start, _end = self.source.offsets(block.body[0])
-            first = self.source.line_start(start)
-            last = self.source.line_end(self.source.offsets(block.body[-1])[1])
-            indent = self.source.text[first:start]
-            rank = -len(indent.expandtabs())
-            if any(first <= s.start < last or (s.start == last and s.rank == rank) for s in filled):
-                continue
-            found.append(Site(first, first, _writes(f"{indent}pass{self.source.newline}"), 0, 0, rank=rank))
-        return found
+    def _pass(
+        self, block: cst.IndentedBlock, removed: Collection[cst.CSTNode], filled: Sequence[Site]
+    ) -> Site | None:
+        """``pass`` for a block from which all statements are taken out and into which nothing goes."""
+        if not all(self._gone(line, removed) for line in block.body):
+            return None
+        first = self.source.line_start(self.source.offsets(block.body[0])[0])
+        last = self.source.line_end(self.source.offsets(block.body[-1])[1])
+        indent = self.source.text[first : self.source.offsets(block.body[0])[0]]
+        rank = -len(indent.expandtabs())
+        if any(first <= s.start < last or (s.start == last and s.rank == rank) for s in filled):
+            return None
+        return Site(first, first, _writes(f"{indent}pass{self.source.newline}"), 0, 0, rank=rank)
 
-    def _gone(self, line: cst.CSTNode, removed: dict[cst.CSTNode, Site]) -> bool:
+    def _blanks(
+        self, block: cst.IndentedBlock, removed: Collection[cst.CSTNode], sites: Sequence[Site]
+    ) -> Site | None:
+        """The blank lines below statements that are taken out at the head of a block go with them."""
+        kept = next((i for i, line in enumerate(block.body) if not self._gone(line, removed)), 0)
+        if not kept:
+            return None
+        first = self.source.line_start(self.source.offsets(block.body[0])[0])
+        start = self.source.lines_end(block.body[kept - 1])
+        text = self.source.text[start:]
+        end = start + len(text) - len(text.lstrip())
+        end = self.source.line_start(end)
+        others = any(first <= s.start <= end for s in sites if s.removes is None)
+        return None if others or end <= start else Site(start, end, _writes(""), 0, 0)
+
+    def _gone(self, line: cst.CSTNode, removed: Collection[cst.CSTNode]) -> bool:
         if line in removed:
             return True
         return isinstance(line, cst.SimpleStatementLine) and all(s in removed for s in line.body)

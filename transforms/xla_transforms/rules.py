@@ -44,7 +44,15 @@ FAULT = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT)
+SHARED = Rule(
+    "XLA007",
+    "shared-file",
+    "Several programs share the file and want different things of it; it was left as it is.",
+    "One file cannot serve a script that was made for one device and one made for replicas at once.",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT, SHARED)
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -13,7 +13,7 @@ from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.loops.reads import Reads
 from xla_transforms.program import Program
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.roles.structure import loaders_behind
+from xla_transforms.roles.drawing import loaders_behind
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import LOOPS, body_of, children, method, string_value, walk
 

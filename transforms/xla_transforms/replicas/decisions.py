@@ -16,8 +16,9 @@ from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method
+from xla_transforms.roles.drawing import loaders_behind
 from xla_transforms.roles.facts import Facts, of_kind
-from xla_transforms.roles.structure import loaders_behind
+from xla_transforms.roles.ranks import SIZES
 from xla_transforms.scopes import Binding, How, Scope, parameters
 from xla_transforms.tree import children, method, receiver, value_of, walk
 
@@ -203,7 +204,7 @@ class Decisions:
 
     def _call(self, call: cst.Call) -> State:
         path = self.roles.path(call.func)
-        if path in _COUNTS:
+        if path in _COUNTS or (method(call) == "keys" and not call.args):
             return State.SAME
         if short(path):
             return State.REDUCED if short(path) in _EQUALIZES else State.SAME
@@ -233,7 +234,16 @@ class Decisions:
         if not isinstance(function, cst.FunctionDef):
             return State.SAME
         found = [e for e in self.roles.exits(function) if isinstance(e, cst.Return)]
+        found = [e for e in found if not self._for_one_process(e)] or found
         return max((max(self._state(e.value), self._condition(e)) for e in found), default=State.SAME)
+
+    def _for_one_process(self, leaving: cst.Return) -> bool:
+        """Whether a function is left because of the number of processes: ``if world_size < 2: return x``."""
+        index = self.roles.index(leaving)
+        function, outer = index.function_of(leaving), index.ancestors(leaving)
+        tests = [a.test for a in outer if isinstance(a, cst.If) and index.function_of(a) is function]
+        parts = (n for t in tests for n in walk(t) if isinstance(n, cst.BaseExpression))
+        return any(self.replicas.number(n) in SIZES for n in parts)
 
     # ---- collectives
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from xla_transforms.roles import ranks
 from xla_transforms.roles.catalog import BUILTIN_WRAPPERS, ITERATION_WRAPPERS
-from xla_transforms.roles.facts import UNKNOWN, Fact, Facts, Kind, fact, known
+from xla_transforms.roles.facts import UNKNOWN, Fact, Facts, Kind, fact
 from xla_transforms.tree import method, number_value, receiver, string_value
 
 if TYPE_CHECKING:
@@ -138,18 +138,3 @@ def _iterate(roles: Roles, item: Fact, path: Path) -> Facts:
     if item.kind is Kind.SEQUENCE:
         return at(roles, frozenset({item}), ("*", *path))
     return UNKNOWN
-
-
-def loaders_behind(roles: Roles, node: cst.CSTNode) -> list[cst.BaseExpression]:
-    """The expressions of loader kind that an iterable draws from, wrappers taken off."""
-    if isinstance(node, cst.Call) and is_wrapper(roles, node):
-        return [e for arg in node.args if not arg.keyword for e in loaders_behind(roles, arg.value)]
-    if isinstance(node, cst.BaseExpression) and Kind.LOADER in roles.kinds(node):
-        return [node]
-    iterators = [f.node for f in known(roles.facts(node)) if f.kind is Kind.ITERATOR and f.node]
-    found: list[cst.BaseExpression] = []
-    for origin in iterators:
-        with roles.guarded(("behind", origin)) as free:
-            if free:
-                found.extend(loaders_behind(roles, origin))
-    return found
