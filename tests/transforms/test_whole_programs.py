@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from xla_transforms.context import Context
 from xla_transforms.engine import migrate_program
+from xla_transforms.passes import checkpoints
 
 _TRAIN = b"""\
 import torch
@@ -83,3 +85,100 @@ def test_a_device_in_a_file_of_settings_is_found() -> None:
     train = b"import torch\nimport config\n\nmodel = torch.nn.Linear(2, 2).to(config.DEVICE)\n"
     outcomes = migrate_program({"train.py": train, "config.py": b'DEVICE = "cuda"\n'})
     assert outcomes["config.py"].code == "import torch_xla\n\nDEVICE = torch_xla.device()\n"
+
+
+# ---- modules that say nothing of GPUs, ranks or steps
+
+_DATA = b"""\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def make_loader():
+    return DataLoader(TensorDataset(torch.ones(8, 2)), batch_size=4)
+"""
+_LOOP = b"""\
+import torch
+from %s import make_loader
+
+device = torch.device("cuda")
+model = torch.nn.Linear(2, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in make_loader():
+    x = x.to(device)
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_model_that_a_test_of_its_own_imports_leaves_the_test_alone() -> None:
+    model = b"import torch\n\n\ndef make():\n    return torch.nn.Linear(2, 2).cuda()\n"
+    test = b"import torch\nfrom model import make\n\ntorch.manual_seed(1)\nprint(make()(torch.ones(2)))\n"
+    outcomes = migrate_program({"model.py": model, "test_model.py": test})
+    assert outcomes["model.py"].changes
+    assert outcomes["test_model.py"].data == test
+
+
+def test_a_loader_that_another_file_makes() -> None:
+    outcomes = migrate_program({"train.py": _LOOP % b"data", "data.py": _DATA})
+    assert "for (x,) in pl.MpDeviceLoader(make_loader(), device):" in outcomes["train.py"].code
+    assert outcomes["data.py"].data == _DATA
+
+
+def test_a_loader_that_comes_through_a_package() -> None:
+    files = {"train.py": _LOOP % b"feed", "feed/__init__.py": b"from .data import make_loader\n"}
+    outcomes = migrate_program({**files, "feed/data.py": _DATA})
+    assert "pl.MpDeviceLoader(make_loader(), device)" in outcomes["train.py"].code
+
+
+def test_a_class_that_steps_behind_a_package() -> None:
+    stepper = b"""\
+import torch
+
+
+class Stepper:
+    def __init__(self):
+        self.model = torch.nn.Linear(2, 2).cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def learn(self, x):
+        self.optimizer.zero_grad()
+        self.model(x.cuda()).sum().backward()
+        self.optimizer.step()
+"""
+    loop = b"import torch\nfrom parts import make\n\nstepper = make()\n"
+    loop += b"for x in torch.ones(3, 1, 2):\n    stepper.learn(x)\n"
+    package = b"from .stepper import Stepper\n\n\ndef make():\n    return Stepper()\n"
+    files = {"train.py": loop, "parts/__init__.py": package, "parts/stepper.py": stepper}
+    assert "    stepper.learn(x)\n    torch_xla.sync()\n" in migrate_program(files)["train.py"].code
+
+
+def test_scripts_that_share_their_data_stay_programs_of_their_own() -> None:
+    ranks = b"import torch.distributed as dist\nfrom data import make_loader\n\n" + _TRAIN.replace(
+        b"from helpers import %s", b""
+    ).replace(b"%s", b"optimizer.step()")
+    outcomes = migrate_program({"one.py": _LOOP % b"data", "many.py": ranks, "data.py": _DATA})
+    assert "launch" in outcomes["many.py"].code
+    assert "reduce" not in outcomes["one.py"].code
+    assert "pl.MpDeviceLoader(make_loader(), device)" in outcomes["one.py"].code
+
+
+def test_a_shared_file_is_left_where_its_programs_want_different_things(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = b"import torch\n\n\ndef save(model, path):\n    torch.save(model.state_dict(), path)\n"
+    one = _LOOP % b"data" + b"from store import save\nsave(model, 'x')\n"
+    other = one.replace(b"SGD", b"Adam")
+    files = {"one.py": one, "other.py": other, "store.py": store, "data.py": _DATA}
+    assert "xm.save(" in migrate_program(files)["store.py"].code
+    saves = checkpoints.run
+
+    def for_one_of_them(context: Context) -> None:
+        if context.program.mentions("SGD"):
+            saves(context)
+
+    monkeypatch.setattr(checkpoints, "run", for_one_of_them)
+    outcome = migrate_program(files)["store.py"]
+    assert outcome.data == store
+    assert [(f.code, f.span.line) for f in outcome.findings] == [("XLA007", 5)]

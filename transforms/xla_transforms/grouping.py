@@ -7,7 +7,7 @@ A module that says nothing of GPUs, ranks or steps joins no scripts, but is read
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -46,12 +46,13 @@ class Group:
 def groups(texts: Mapping[str, str], own: Collection[str]) -> list[Group]:
     """Split modules (text by dotted name) into programs.
 
-    Those of ``own`` that import one another, directly or through others, make one program. What it imports
-    is read with it, and what imports those of its modules that train, and so is what that imports; the rest
-    is in no program.
+    Those of ``own`` that import one another, directly or through others, make one program, and so do those
+    that something which trains by them imports. What a program imports is read with it; the rest is in none.
     """
-    steps = _Imports(texts).steps
+    steps = _steps(texts)
     root = {name: name for name in texts if name in own}
+    starts = [*root, *_users(steps, [name for name in root if TRAINS.search(texts[name])], own)]
+    needed = {name: _needed(steps, [name], own) for name in starts}
 
     def find(name: str) -> str:
         while root[name] != name:
@@ -59,52 +60,46 @@ def groups(texts: Mapping[str, str], own: Collection[str]) -> list[Group]:
             name = root[name]
         return name
 
-    for name in root:
-        for other in _needed(steps, [name], root):
-            if other in root:
-                root[find(other)] = find(name)
-    members: dict[str, list[str]] = {}
-    for name in root:
-        members.setdefault(find(name), []).append(name)
-    training = {name for name in root if TRAINS.search(texts[name])}
-    wholes = [_with_others(steps, group, root, training) for group in members.values()]
-    counts = Counter(name for whole in wholes for name in whole)
+    for reached in needed.values():
+        first, *others = (find(name) for name in reached if name in root)
+        root.update(dict.fromkeys(others, first))
+    members: dict[str, set[str]] = defaultdict(set)
+    for reached in needed.values():
+        members[find(next(name for name in reached if name in root))] |= reached
+    counts = Counter(name for whole in members.values() for name in whole)
     shared = frozenset(name for name, count in counts.items() if count > 1)
-    return [Group(tuple(n for n in texts if n in whole), shared & whole) for whole in wholes]
+    return [Group(tuple(n for n in texts if n in whole), shared & whole) for whole in members.values()]
 
 
-def _with_others(
-    steps: Mapping[str, list[str]], group: list[str], own: Collection[str], training: Collection[str]
-) -> set[str]:
-    """The modules of a program with the other ones that it needs, and those that train by it."""
-    members = set(group)
-    trained = members.intersection(training)
-    users = [name for name in steps if name not in own and trained.intersection(steps[name])]
-    return members | _needed(steps, [*members, *users], own).difference(own)
+def _steps(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The modules that each module imports."""
+    by_tail: dict[str, list[str]] = {}
+    for name in texts:
+        by_tail.setdefault(name.rpartition(".")[2], []).append(name)
+    found = {}
+    for name, text in texts.items():
+        paths = dict.fromkeys(_imported(name, text))
+        found[name] = list(dict.fromkeys(other for path in paths for other in _nearest(name, path, by_tail)))
+    return found
+
+
+def _users(steps: Mapping[str, list[str]], trained: list[str], own: Collection[str]) -> list[str]:
+    """The modules, not of ``own``, that import what trains, directly or through others of their kind."""
+    users: dict[str, list[str]] = defaultdict(list)
+    for name, imported in steps.items():
+        for other in imported if name not in own else ():
+            users[other].append(name)
+    return [name for name in _needed(users, trained, own) if name not in own]
 
 
 def _needed(steps: Mapping[str, list[str]], names: list[str], own: Collection[str]) -> set[str]:
     """Modules and what they import, as far as the next of ``own``."""
     found, ahead = set(names), list(names)
     while ahead:
-        fresh = [name for name in steps[ahead.pop()] if name not in found]
+        fresh = [name for name in steps.get(ahead.pop(), ()) if name not in found]
         found.update(fresh)
         ahead.extend(name for name in fresh if name not in own)
     return found
-
-
-class _Imports:
-    """``steps``: the modules that each module imports."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        by_tail: dict[str, list[str]] = {}
-        for name in texts:
-            by_tail.setdefault(name.rpartition(".")[2], []).append(name)
-        self.steps = {name: self._of(name, text, by_tail) for name, text in texts.items()}
-
-    def _of(self, name: str, text: str, by_tail: Mapping[str, list[str]]) -> list[str]:
-        paths = dict.fromkeys(_imported(name, text))
-        return list(dict.fromkeys(other for path in paths for other in _nearest(name, path, by_tail)))
 
 
 def _imported(importer: str, text: str) -> Iterator[str]:

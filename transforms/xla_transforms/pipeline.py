@@ -10,7 +10,7 @@ from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
 from xla_transforms.encoding import SourceError
-from xla_transforms.findings import Finding, Span
+from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import FRAMEWORK, GPU, RELATED, Group, groups
 from xla_transforms.outcome import Outcome
@@ -127,9 +127,7 @@ class _Batch:
 
 def _disputed(left: Outcome, found: list[Outcome]) -> Outcome:
     """A file that several programs share, as it was, with a finding at the first place that they dispute."""
-    first = min(edit.start for outcome in found for edit in outcome.edits)
-    line = left.source.count("\n", 0, first) + 1
-    span = Span(first, first, line, 1, line, 1)
+    span = min(span for outcome in found for change in outcome.changes for span in change.spans)
     message = "the programs that import this file want different things of it"
     advice = "migrate the scripts one by one, each with the files that it imports"
     finding = Finding(SHARED.code, SHARED.name, SHARED.severity, message, span, advice)
