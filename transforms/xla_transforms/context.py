@@ -53,12 +53,13 @@ class Context:
     @cached_property
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
-        return find_groups(self.roles)
+        return self.roles.once("scalers", lambda: find_groups(self.roles))
 
     @cached_property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
-        return Replicas(self.roles, self.settings.distributed, self.target.launcher_entry)
+        wanted, outside = self.settings.distributed, self.target.launcher_entry
+        return self.roles.once("replicas", lambda: Replicas(self.roles, wanted, outside))
 
     @cached_property
     def distributed(self) -> bool:
@@ -82,7 +83,7 @@ class Context:
     @cached_property
     def frameworks(self) -> Frameworks:
         """The frameworks that train for the program."""
-        return Frameworks(self.roles)
+        return self.roles.once("frameworks", lambda: Frameworks(self.roles))
 
     @cached_property
     def already_xla(self) -> bool:
@@ -103,7 +104,8 @@ class Context:
     def uses_cuda(self) -> bool:
         """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
         modules = self.program.modules.values()
-        return self.names_cuda and not shares_several(self) and not any(map(sharding, modules))
+        sharded = self.roles.once("sharded", lambda: any(map(sharding, modules)))
+        return self.names_cuda and not shares_several(self) and not sharded
 
     @cached_property
     def speaks_of_gpu(self) -> bool:

@@ -130,6 +130,28 @@ class Alone:
                 yield from (s for s in lines[:position] if isinstance(s, cst.If) and self._leaves(s))
             current = outer
 
+    def parted(self, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+        """Whether a question about the master stands between a node and some replica, here or in a caller:
+        what all replicas have to take part in cannot be written there."""
+        index = self.roles.index(node)
+        tests: list[cst.BaseExpression] = []
+        current: cst.CSTNode = node
+        for outer in index.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                break
+            if isinstance(outer, cst.If):
+                tests.append(outer.test)
+            if isinstance(outer, (cst.IndentedBlock, cst.Module)):
+                above = list(outer.body)[: next(i for i, line in enumerate(outer.body) if line is current)]
+                tests += [s.test for s in above if isinstance(s, cst.If) and exits(s)]
+            current = outer
+        if any(self.replicas.master(test) is not None for test in tests):
+            return True
+        function = self._function(node)
+        if function is None or function in seen:
+            return False
+        return any(self.parted(site, seen | {function}) for site, _ in callers(self.roles, function))
+
     def keeps(self, statement: cst.If) -> bool:
         """Whether an ``if`` lets the master alone go on, in its block or behind it: a region of its own."""
         master = self.replicas.master(statement.test)
