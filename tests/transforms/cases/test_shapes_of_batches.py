@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from whole import ONE, REPLICAS, STEP, becomes, says
+from whole import ONE, REPLICAS, becomes, says
 
 TEXTS = (
     ONE.replace("from torch import nn\n", "from torch import nn\nfrom transformers import {}\n")
@@ -50,9 +50,10 @@ def test_a_collator_rounds_its_lengths() -> None:
 
 
 def test_the_collator_of_a_library_pads_to_the_longest() -> None:
-    code = texts('padding="max_length", max_length=9', "DataCollatorWithPadding(tok)", "DataCollatorWithPadding")
+    name = "DataCollatorWithPadding"
+    code = texts('padding="max_length", max_length=9', f"{name}(tok)", name)
     line = "texts = DataLoader(reviews, batch_size=2, shuffle=True, drop_last=True, collate_fn="
-    says(code, f"XLA901 warning: {line}DataCollatorWithPadding(tok))")
+    says(code, f"XLA901 warning: {line}{name}(tok))")
 
 
 EPOCHS = """\
@@ -82,9 +83,12 @@ for epoch in range(3):
 
 def test_the_last_batch_of_training_and_of_evaluation_is_smaller() -> None:
     """No sample is left out of either, and a choice of the user's stands."""
-    train, hold = (f"{name} = DataLoader(" for name in ("train", "hold"))
     code = ONE + EPOCHS.format("")
-    found = becomes(code, f"{train}tiles, batch_size=32, shuffle=True)\n", f"{hold}tiles_val, batch_size=32)\n")
+    found = becomes(
+        code,
+        "train = DataLoader(tiles, batch_size=32, shuffle=True)\n",
+        "hold = DataLoader(tiles_val, batch_size=32)\n",
+    )
     ragged = [(f.severity.name.lower(), f.span.line) for f in found.findings if f.code == "XLA905"]
     lines = code.splitlines()
     assert [(s, lines[n - 1].partition("(")[0]) for s, n in ragged] == [
@@ -104,8 +108,8 @@ def test_the_sampler_of_replicas_drops_what_its_loader_drops() -> None:
     becomes(
         ONE + EPOCHS.format(", drop_last=True"),
         "    train_sampler = DistributedSampler(\n"
-        "        tiles, num_replicas=xr.world_size(), rank=xr.global_ordinal(), shuffle=True, drop_last=True\n"
-        "    )\n"
+        "        tiles, num_replicas=xr.world_size(), rank=xr.global_ordinal(), "
+        "shuffle=True, drop_last=True\n    )\n"
         "    train = DataLoader(tiles, batch_size=32, sampler=train_sampler, drop_last=True)\n",
         "    hold = DataLoader(tiles_val, batch_size=32)\n",
         settings=REPLICAS,

@@ -56,7 +56,7 @@ STEP = "    opt.zero_grad()\n    crit(net(xs.cuda()), ys.cuda()).backward()\n   
 
 
 def becomes(code: str, *blocks: str, settings: Settings | None = None) -> Outcome:
-    """Migrate a script, and look for each block of lines in what becomes of it; a second run changes nothing."""
+    """Migrate a script: each block of lines is in what becomes of it, and a second run changes nothing."""
     outcome = migrate(code, settings=settings)
     assert not outcome.failed
     text = outcome.data.decode()

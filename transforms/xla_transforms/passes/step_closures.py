@@ -89,7 +89,7 @@ def _tuple(items: list[str]) -> str:
 class _Text:
     """The lines of a closure and of the call that adds it.
 
-    ``lifted`` holds what is evaluated at that call, by the closure's name for it: rendering the body fills it.
+    ``lifted`` holds what is evaluated there, by the closure's name for it; rendering the body fills it.
     """
 
     def __init__(

@@ -182,7 +182,7 @@ class Decisions:
         return any(self._samples(c) for c in calls)
 
     def _samples(self, call: cst.Call) -> bool:
-        if not self.replicas.native:  # a training loader is to be shared out, others draw an order of their own
+        if not self.replicas.native:  # training loaders are to be parted, others shuffle for themselves
             return call in self.replicas.feeds.parted or self.replicas.feeds.shuffles(call)
         samplers = [value_of(call, "sampler", 3), value_of(call, "batch_sampler", 4)]
         origins = {o for s in samplers if s is not None for o in self.roles.origins(s, Kind.SAMPLER)}
