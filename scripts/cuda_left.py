@@ -12,7 +12,10 @@ from xla_transforms.engine import Outcome
 _DEVICE = re.compile(r"cuda(:\d+)?")
 _TORCH = ("torch.cuda.", "torch.accelerator.", "torch.backends.cuda.")
 # What does without CUDA what it did with it, or only asks whether it is there.
-_HARMLESS = ("torch.cuda.is_available", "torch.cuda.is_initialized", "torch.cuda.OutOfMemoryError")
+_HARMLESS = (
+    "torch.cuda.is_available", "torch.cuda.is_initialized", "torch.cuda.OutOfMemoryError",
+    "torch.backends.cuda.sdp_kernel",
+)  # fmt: skip
 _ASKED = '.startswith("cuda")'  # what the tool writes to read an option's "cuda" as the XLA device
 # What is left because its program is: a finding at the head of each file says so.
 _WHOLE = frozenset({"XLA163", "XLA191", "XLA197"})

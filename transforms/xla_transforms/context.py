@@ -21,6 +21,7 @@ from xla_transforms.scopes import ModuleIndex
 from xla_transforms.settings import Settings
 from xla_transforms.targets import target
 from xla_transforms.targets.base import Target
+from xla_transforms.tree import value_of
 
 
 @dataclass
@@ -117,13 +118,18 @@ class Context:
     @cached_property
     def uses_amp(self) -> bool:
         """Whether the program computes under autocast or scales its loss."""
-        paths = {self.roles.path(c.func) for c in self._calls("autocast", "GradScaler")}
-        return any(p.startswith("torch.") for p in paths)
+        return self.roles.once("amp", lambda: any(map(self._is_amp, self._calls("autocast", "GradScaler"))))
+
+    def _is_amp(self, call: cst.Call) -> bool:
+        """Whether a call begins mixed precision: ``autocast(enabled=False)`` keeps something out of it."""
+        off = getattr(value_of(call, "enabled"), "value", "") == "False"
+        return not off and self.roles.path(call.func).startswith("torch.")
 
     @cached_property
     def syncfree_twins(self) -> bool:
-        """Whether optimizers become their syncfree twins."""
-        beside_amp = self.settings.syncfree == "amp" and self.uses_amp and self.speaks_of_gpu
+        """Whether optimizers become their syncfree twins; those that Accelerate prepares are its own."""
+        asked = self.settings.syncfree == "amp" and not self.frameworks.prepares
+        beside_amp = asked and self.uses_amp and self.speaks_of_gpu
         return self.settings.syncfree == "always" or beside_amp
 
     def _calls(self, *names: str) -> list[cst.Call]:
