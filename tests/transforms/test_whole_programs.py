@@ -87,6 +87,14 @@ def test_a_device_in_a_file_of_settings_is_found() -> None:
     assert outcomes["config.py"].code == "import torch_xla\n\nDEVICE = torch_xla.device()\n"
 
 
+def test_a_program_whose_calls_lead_far_is_analysed() -> None:
+    steps = "".join(f"\n\ndef step_{n}(x):\n    return step_{n - 1}(x)\n" for n in range(1, 250))
+    code = f"import torch\n\n\ndef step_0(x):\n    return x.cuda()\n{steps}\n\nstep_249(net.cuda())\n"
+    outcome = migrate_program({"train.py": code.encode()})["train.py"]
+    assert not outcome.failed
+    assert "return x.to(" in outcome.code
+
+
 # ---- modules that say nothing of GPUs, ranks or steps
 
 _DATA = b"""\

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -21,6 +22,7 @@ __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 
 _GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
+_CALLS = 5_000  # takes less than half of the usual stack of 8 MiB
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
 
@@ -47,7 +49,7 @@ def migrate_program(
     if any(_speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
 
-        with _no_collections():
+        with _no_collections(), _depth():
             outcomes.update(migrate_texts(texts, settings, failure))
     return {path: outcomes[path] for path in files}
 
@@ -67,6 +69,18 @@ def _no_collections() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+@contextmanager
+def _depth() -> Iterator[None]:
+    """Questions lead from call to call through all files of a program: deeper than Python's own limit of
+    1,000 calls, which is set for stacks much smaller than they are."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _CALLS))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def failure(path: str, data: bytes, error: SourceError) -> Outcome:

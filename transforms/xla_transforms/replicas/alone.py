@@ -109,6 +109,20 @@ class Alone:
                 if master is not None and master.only:
                     yield outer, master
 
+    def choosing(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """The expression that lets some replicas alone evaluate a node: ``save() if rank == 0 else None``."""
+        index, inner = self.roles.index(node), node
+        for outer in index.ancestors(node):
+            if not isinstance(outer, (cst.BaseExpression, cst.Arg)) or isinstance(outer, cst.Lambda):
+                return None
+            test = outer.test if isinstance(outer, cst.IfExp) else getattr(outer, "left", None)
+            chosen = isinstance(outer, (cst.IfExp, cst.BooleanOperation)) and inner is not test
+            if chosen and test is not None and self.replicas.master(test) is not None:
+                assert isinstance(outer, cst.BaseExpression)
+                return outer
+            inner = outer
+        return None
+
     def of_module(self, index: ModuleIndex) -> Iterator[tuple[cst.If, Master]]:
         """All guards of the master in a module, outer ones first."""
         for guard in index.all(cst.If):
@@ -129,6 +143,28 @@ class Alone:
                 position = next(i for i, line in enumerate(lines) if line is current)
                 yield from (s for s in lines[:position] if isinstance(s, cst.If) and self._leaves(s))
             current = outer
+
+    def parted(self, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+        """Whether a question about the master stands between a node and some replica, here or in a caller:
+        what all replicas have to take part in cannot be written there."""
+        index = self.roles.index(node)
+        tests: list[cst.BaseExpression] = []
+        current: cst.CSTNode = node
+        for outer in index.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                break
+            if isinstance(outer, cst.If):
+                tests.append(outer.test)
+            if isinstance(outer, (cst.IndentedBlock, cst.Module)):
+                above = list(outer.body)[: next(i for i, line in enumerate(outer.body) if line is current)]
+                tests += [s.test for s in above if isinstance(s, cst.If) and exits(s)]
+            current = outer
+        if any(self.replicas.master(test) is not None for test in tests):
+            return True
+        function = self._function(node)
+        if function is None or function in seen:
+            return False
+        return any(self.parted(site, seen | {function}) for site, _ in callers(self.roles, function))
 
     def keeps(self, statement: cst.If) -> bool:
         """Whether an ``if`` lets the master alone go on, in its block or behind it: a region of its own."""

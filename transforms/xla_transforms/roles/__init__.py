@@ -7,6 +7,9 @@ by the returns of the function called. Where nothing is known the answer is ``UN
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import libcst as cst
 
 from xla_transforms.program import Program
@@ -17,6 +20,8 @@ from xla_transforms.scopes import Binding, How, ModuleIndex
 from xla_transforms.tree import walk
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
+
+Answer = TypeVar("Answer")
 
 
 class Roles:
@@ -33,7 +38,17 @@ class Roles:
         self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
         self._busy: set[object] = set()
+        self._once: dict[str, Any] = {}
+        self.bases: dict[cst.ClassDef, list[cst.ClassDef | str]] = {}  # see classes.bases
+        self.subclasses: dict[cst.ClassDef, list[cst.ClassDef]] = {}  # see classes.subclasses
         self._cut = False
+
+    def once(self, question: str, answer: Callable[[], Answer]) -> Answer:
+        """The answer to a question about the whole program, found once for all of its modules."""
+        if question not in self._once:
+            self._once[question] = answer()
+        found: Answer = self._once[question]
+        return found
 
     def index(self, node: cst.CSTNode) -> ModuleIndex:
         return self.program.index_of(node)
@@ -67,6 +82,10 @@ class Roles:
             self._provisional.clear()
         self._cut = (self._cut or outer_cut) and bool(self._busy)
         return facts
+
+    def settled(self, node: cst.CSTNode) -> bool:
+        """Whether what is known of an expression holds for every question, not only for one that is open."""
+        return id(node) in self._facts
 
     def kinds(self, node: cst.CSTNode | None) -> set[Kind]:
         return {f.kind for f in known(self.facts(node))} if node is not None else set()

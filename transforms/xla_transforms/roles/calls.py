@@ -223,7 +223,7 @@ def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int
     direct = isinstance(owner, cst.ClassDef)
     names = [name]
     if name == "__init__" and owner is not None:
-        names = [owner.name.value, *(_subclass_names(roles, owner))]
+        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner))]
     found = []
     for candidate in (c for n in names for c in roles.program.calls.get(n, ())):
         for item in roles.facts(candidate.func):
@@ -235,13 +235,17 @@ def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int
     return found
 
 
-def _subclass_names(roles: Roles, owner: cst.ClassDef) -> list[str]:
-    every = [c for index in roles.program.modules.values() for c in index.all(cst.ClassDef)]
-    return [
-        c.name.value
-        for c in every
-        if isinstance(c, cst.ClassDef) and c is not owner and owner in classes.lineage(roles, c)
-    ]
+def sites(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
+    """The calls of a function as in ``callers``; those of ``__call__`` are the calls of the object."""
+    if function.name.value != "__call__":
+        return callers(roles, function)
+    owner = roles.index(function).class_of(function)
+    every = (c for found in roles.program.calls.values() for c in found)
+    return [(c, 1) for c in every if _calls_object(roles, c, owner)]
+
+
+def _calls_object(roles: Roles, call: cst.Call, owner: cst.CSTNode | None) -> bool:
+    return any(f.node is owner for f in of_kind(roles.facts(call.func), Kind.INSTANCE))
 
 
 def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:

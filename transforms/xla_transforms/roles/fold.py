@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles.ranks import COUNTS, VARIABLES
+from xla_transforms.roles.ranks import COUNTS, variable
+from xla_transforms.scopes import How
 from xla_transforms.tree import number_value, same, string_value, walk
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def launched(roles: Roles, node: cst.CSTNode) -> bool:
     """Whether ``"RANK" in os.environ`` asks a process of several for what its launcher told it."""
     if not roles.replicated or not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
         return False
-    return string_value(node.left) in VARIABLES and roles.path(node.comparisons[0].comparator) == "os.environ"
+    return bool(variable(roles, node.left)) and roles.path(node.comparisons[0].comparator) == "os.environ"
 
 
 def numbers_gpu(roles: Roles, node: cst.Comparison) -> bool:
@@ -188,3 +189,11 @@ def _name(roles: Roles, node: cst.Name) -> bool | None:
         return fold(roles, bindings[0].value) if free else None
 
 
+def number_of(roles: Roles, node: cst.CSTNode | None) -> int | float | None:
+    """The number that is written out for an expression: a literal, or what alone is assigned to a name."""
+    if not isinstance(node, cst.Name):
+        return number_value(node)
+    bindings = roles.bindings(node)
+    given = bindings[0] if len(bindings) == 1 else None
+    plain = given is not None and given.how is How.ASSIGN and not given.path
+    return number_value(given.value) if given is not None and plain else None
