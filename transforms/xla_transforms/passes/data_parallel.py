@@ -46,7 +46,8 @@ def run(context: Context) -> None:
 
 
 def _unwrapped(context: Context) -> None:
-    wrappers = Wrappers(context.roles, DATA_PARALLEL)
+    roles = context.roles
+    wrappers = roles.once("data parallel", lambda: Wrappers(roles, DATA_PARALLEL))
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
         if not context.plan.free(call):

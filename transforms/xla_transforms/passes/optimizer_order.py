@@ -78,6 +78,10 @@ def run(context: Context) -> None:
 
 
 def _optimizers(context: Context) -> list[cst.Call]:
+    return context.roles.once("optimizers", lambda: _built(context))
+
+
+def _built(context: Context) -> list[cst.Call]:
     """The calls that build an optimizer, in all modules of the program."""
     found = []
     for index in context.program.modules.values():

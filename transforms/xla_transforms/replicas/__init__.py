@@ -45,6 +45,7 @@ class Replicas:
         self.groups = Groups(roles)
         self.averaging = Averaging(self)
         self.feeds = Feeds(self)
+        self._masters: dict[cst.BaseExpression, Master | None] = {}
 
     @property
     def native(self) -> bool:
@@ -95,7 +96,9 @@ class Replicas:
 
     def master(self, test: cst.BaseExpression) -> Master | None:
         """What a condition says of the master process; ``None`` where it does not ask for it."""
-        return master_of(self, test)
+        if test not in self._masters:
+            self._masters[test] = master_of(self, test)
+        return self._masters[test]
 
     @cached_property
     def alone(self) -> Alone:

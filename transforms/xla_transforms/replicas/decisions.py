@@ -56,7 +56,6 @@ class Decisions:
     def __init__(self, replicas: Replicas) -> None:
         self.replicas, self.roles = replicas, replicas.roles
         self._states: dict[int, State] = {}
-        self._masters: dict[cst.BaseExpression, bool] = {}
 
     def differs(self, node: cst.CSTNode) -> bool:
         """Whether a value is a replica's own."""
@@ -146,14 +145,9 @@ class Decisions:
         for outer in self.roles.index(statement).ancestors(statement):
             if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
                 break
-            if isinstance(outer, cst.If) and not self._asks_for_master(outer.test):
+            if isinstance(outer, cst.If) and self.replicas.master(outer.test) is None:
                 tests.append(outer.test)
         return State.OWN if any(self._state(t) is State.OWN for t in tests) else State.SAME
-
-    def _asks_for_master(self, test: cst.BaseExpression) -> bool:
-        if test not in self._masters:
-            self._masters[test] = self.replicas.master(test) is not None
-        return self._masters[test]
 
     def _parameter(self, binding: Binding) -> State:
         function = binding.statement

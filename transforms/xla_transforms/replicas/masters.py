@@ -164,14 +164,16 @@ def _is_there(replicas: Replicas, test: cst.Comparison) -> Master | None:
 
 def _held(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
     """What only the master has: ``writer = SummaryWriter() if rank == 0 else None``."""
-    found = []
+    first = None
     for value in _bound(replicas, node):
         if getattr(value, "value", "") == "None":
             continue
         with replicas.roles.guarded(("held", value)) as free:
-            found.append(_given(replicas, value) if free else None)
-    masters = [m for m in found if m is not None and m.only and not m.rest]
-    return replace(masters[0], part=None) if masters and len(masters) == len(found) else None
+            found = _given(replicas, value) if free else None
+        if found is None or not found.only or found.rest:
+            return None
+        first = first or replace(found, part=None)
+    return first
 
 
 def _given(replicas: Replicas, value: cst.BaseExpression) -> Master | None:
