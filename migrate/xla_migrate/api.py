@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from xla_migrate import migration
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, load, migrate
+from xla_migrate.notebooks import is_notebook
 from xla_migrate.patch import Patch
 from xla_migrate.releases import existing, resolve
-from xla_transforms.engine import Outcome, Settings, migrate_bytes
+from xla_transforms.engine import Outcome, Settings
 from xla_transforms.findings import Change, Finding, Severity, Span
 from xla_transforms.formatting import BlackSettings
 from xla_transforms.rules import all_rules
@@ -62,7 +64,7 @@ def migrate_source(
     distributed: Distributed = "auto",
     black: BlackSettings | None = _BLACK,
 ) -> Result:
-    """Migrate one script given as text or as the bytes of its file.
+    """Migrate one script given as text or as the bytes of its file; a notebook where ``path`` ends so.
 
     ``target`` is a torch_xla release (``"2.9"``), ``"sagemaker"``, or ``"auto"``: the one that the
     project around ``path`` asks for; else ``path`` only names the script in messages;
@@ -74,9 +76,10 @@ def migrate_source(
     """
     settings = _settings(target, existing(path), syncfree, distributed, black)
     if not isinstance(code, str):
-        return _result(migrate_bytes(bytes(memoryview(code)), settings, path))
+        return _result(migration.migrate({path: bytes(memoryview(code))}, settings)[path])
     try:
-        outcome = migrate_bytes(code.encode(_encoding(code)), settings, path)
+        encoding = "utf-8" if is_notebook(path) else _encoding(code)
+        outcome = migration.migrate({path: code.encode(encoding)}, settings)[path]
     except UnicodeEncodeError as error:
         outcome = _failed(path, _unencodable(code, error))
     return _result(replace(outcome, source=code, code=code) if outcome.failed else outcome)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xla_migrate import migration
 from xla_migrate.discovery import discover
 from xla_migrate.files import FILE_RULE, Content, FileProblem, read, replace
 from xla_transforms.findings import Finding, Span
@@ -101,13 +102,5 @@ def migrate(documents: Iterable[Document], settings: Settings) -> None:
     """Give every document that was read and has none its outcome, all of them analysed as one program."""
     readable = {d.path: d for d in documents if d.content is not None and d.outcome is None}
     contents = {path: d.content.data for path, d in readable.items() if d.content is not None}
-    for path, outcome in _outcomes(contents, settings).items():
+    for path, outcome in migration.migrate(contents, settings).items():
         readable[path].outcome = outcome
-
-
-def _outcomes(contents: Mapping[str, bytes], settings: Settings) -> Mapping[str, Outcome]:
-    from xla_transforms import engine
-
-    if len(contents) > 1:
-        return engine.migrate_program(contents, settings)
-    return {p: engine.migrate_bytes(data, settings, p) for p, data in contents.items()}

@@ -15,10 +15,11 @@ GPU = re.compile(r"cuda|accelerator|device|gpu|\.to\(\s*\d", re.IGNORECASE)
 # name. Not every module: data that several scripts share would make one program of them, with one launch.
 RELATED = re.compile(r"cuda|\brank|_rank|world_size|distributed|optim|\.step\(", re.IGNORECASE)
 # A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
+FRAMEWORKS = (
+    "transformers|accelerate|lightning|pytorch_lightning|ignite|horovod|fairscale|deepspeed|sagemaker"
+)
 FRAMEWORK = re.compile(
-    r"^[ \t]*(?:from|import)[ \t]+(?:transformers|accelerate|lightning|pytorch_lightning|ignite|horovod"
-    r"|fairscale|deepspeed|sagemaker)\b|GPU_NUM_DEVICES",
-    re.MULTILINE,
+    rf"^[ \t]*(?:from|import)[ \t]+(?:{FRAMEWORKS})\b|GPU_NUM_DEVICES", re.MULTILINE
 )
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]*\(?(?P<names>[^#\n)]*)"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
+from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
@@ -17,7 +18,7 @@ from xla_transforms.outcome import Outcome
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Render, Site
 from xla_transforms.program import Program, concerns
-from xla_transforms.render import Renderer, line_edits
+from xla_transforms.render import Renderer
 from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
@@ -200,7 +201,9 @@ class _Module:
     def _sound(self, sites: list[Site], ids: Collection[int] | None) -> str | None:
         """The new text, formatted and checked; ``None`` where it is not sound."""
         code = self._written(sites, ids)
-        code = format_changed(self.context.index.source.text, code, self.context.settings.black)
+        source = self.context.index.source
+        if not source.is_notebook:  # its cells are formatted one by one, by who knows them
+            code = format_changed(source.text, code, self.context.settings.black)
         tree = check.parse(code)
         return None if tree is None or not check.compiles(tree) or self._unbound(code) else code
 

@@ -89,6 +89,11 @@ class Source:
         self.module = _parse(text)
 
     @property
+    def is_notebook(self) -> bool:
+        """Whether the text is that of a notebook's cells, one behind the other."""
+        return self.path.endswith(".ipynb")
+
+    @property
     def newline(self) -> str:
         return self.module.default_newline
 

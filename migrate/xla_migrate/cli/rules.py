@@ -6,6 +6,7 @@ import click
 
 from xla_migrate.files import FILE_RULE
 from xla_migrate.launches import RULES as LAUNCH_RULES
+from xla_migrate.notebooks.rules import RULES as NOTEBOOK_RULES
 from xla_transforms.findings import Rule
 from xla_transforms.rules import all_rules
 
@@ -14,7 +15,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 def known_rules() -> list[Rule]:
     """Every rule that a run can name, by code."""
-    return sorted((*all_rules(), FILE_RULE, *LAUNCH_RULES), key=lambda rule: rule.code)
+    return sorted((*all_rules(), FILE_RULE, *LAUNCH_RULES, *NOTEBOOK_RULES), key=lambda rule: rule.code)
 
 
 @click.command(context_settings=_CONTEXT)
