@@ -400,3 +400,26 @@ def test_folders_are_walked_for_notebooks_but_not_for_their_checkpoints(here: Pa
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(notebook("import torch", "x = torch.ones(2).cuda()"))
     assert list(migrate_project(".")) == ["a/demo.ipynb"]
+
+
+def test_the_preview_shows_a_diff_for_each_cell(here: Path, cli: Cli) -> None:
+    cells = ("import torch", cell("# prose", kind="markdown"), "\nx = torch.ones(2).cuda()", "print 'cuda'")
+    (here / "demo.ipynb").write_text(notebook(*cells))
+    ran = cli("demo.ipynb")
+    assert ran.code == 1
+    first, second = ran.text.split("--- a/demo.ipynb:cell 3\t\n")
+    assert first == (
+        "--- a/demo.ipynb:cell 1\t\n+++ b/demo.ipynb:cell 1\t\n"
+        "@@ -1 +1,2 @@\n import torch\n+import torch_xla\n"
+    )
+    assert second.startswith(
+        "+++ b/demo.ipynb:cell 3\t\n@@ -1,2 +1,2 @@\n \n"
+        "-x = torch.ones(2).cuda()\n+x = torch.ones(2).to(torch_xla.device())\n"
+        "demo.ipynb:cell 4:1:1: error XLA008 cell 4 is not Python 3: "
+    )
+
+
+def test_a_patch_is_one_of_the_file(here: Path, cli: Cli) -> None:
+    text = notebook("import torch", "x = torch.ones(2).cuda()")
+    (here / "demo.ipynb").write_text(text)
+    assert '+    "x = torch.ones(2).to(torch_xla.device())"' in cli("--diff", "demo.ipynb").text.split("\n")

@@ -4,11 +4,11 @@ HELP = """\
 Usage: xla-migrate [OPTIONS] PATHS...
        xla-migrate COMMAND ...
 
-Turn native PyTorch (CUDA) training scripts into PyTorch/XLA scripts.
+Turn native PyTorch (CUDA) training scripts and notebooks into PyTorch/XLA ones.
 
 Without an option the changes and findings are shown and nothing is written.
-PATHS are files or directories (walked for *.py as git sees them); all of them
-are analysed as one program. "-" reads one script from standard input and
+PATHS are files or directories (walked for *.py and *.ipynb as git sees them);
+all of them are analysed as one program. "-" reads one script from standard input and
 writes the migrated script to standard output.
 
 What to do with the changes:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, TextIO
 
+from xla_migrate.notebooks import NotebookOutcome
+from xla_migrate.notebooks.showing import cell_place, differences
 from xla_transforms.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -45,14 +48,21 @@ class Printer:
 
 
 def difference(document: Document, path: str) -> Iterator[Line]:
-    """The unified diff of one document; ``path`` is the name to show."""
+    """The unified diff of one document, of a notebook that of each cell; ``path`` is the name to show."""
     from xla_migrate.diff import text_diff
 
     outcome = document.outcome
     if outcome is None:
         return
+    if isinstance(outcome, NotebookOutcome):
+        yield from chain.from_iterable(map(_coloured, differences(outcome, path)))
+    else:
+        yield from _coloured(text_diff(outcome.source, outcome.code, outcome.edits, path))
+
+
+def _coloured(diff: str) -> Iterator[Line]:
     heading = True
-    for text in text_diff(outcome.source, outcome.code, outcome.edits, path).split("\n")[:-1]:
+    for text in diff.split("\n")[:-1]:
         heading = heading and not text.startswith("@@")
         styles = _DIFF_STYLES if heading else _DIFF_STYLES[2:]
         style = next((style for mark, style in styles if text.startswith(mark)), "")
@@ -67,9 +77,8 @@ def findings(document: Document, written_to: str | None = None) -> Iterator[Line
     """
     path = written_to or document.path
     for finding in document.outcome.findings if document.outcome else ():
-        line, column = _place(document, finding)
         yield [
-            (f"{shown(path)}:{line}:{column}: ", "bold"),
+            (f"{shown(path)}:{_place(document, finding)}: ", "bold"),
             (finding.severity.label, _SEVERITY_STYLES[finding.severity]),
             (f" {finding.code} {shown(finding.message)}", ""),
             (" (done)" if finding.fixed else "", "green"),
@@ -78,13 +87,18 @@ def findings(document: Document, written_to: str | None = None) -> Iterator[Line
             yield [(f"    {shown(finding.advice)}", "dim")]
 
 
-def _place(document: Document, finding: Finding) -> tuple[int, int]:
+def _place(document: Document, finding: Finding) -> str:
+    """Line and column, in a notebook those in a cell."""
     from xla_migrate.diff import place_after
 
-    outcome = document.outcome
-    if outcome is None or not (document.written and document.changed):
-        return finding.span.line, finding.span.column
-    return place_after(outcome.source, outcome.code, outcome.edits, finding.span.start)
+    span, outcome = finding.span, document.outcome
+    if outcome is None:
+        return f"{span.line}:{span.column}"
+    written = document.written and document.changed
+    in_cell = cell_place(outcome, span.start, migrated=written)
+    if in_cell or not written:
+        return in_cell or f"{span.line}:{span.column}"
+    return "{}:{}".format(*place_after(outcome.source, outcome.code, outcome.edits, span.start))
 
 
 def failures(document: Document) -> Iterator[Line]:
