@@ -4,7 +4,7 @@ HELP = """\
 Usage: xla-migrate [OPTIONS] PATHS...
        xla-migrate COMMAND ...
 
-Turn native PyTorch (CUDA) training scripts and notebooks into PyTorch/XLA ones.
+Turn native PyTorch (CUDA) training scripts and notebooks into PyTorch/XLA.
 
 Without an option the changes and findings are shown and nothing is written.
 PATHS are files or directories (walked for *.py and *.ipynb as git sees them);
