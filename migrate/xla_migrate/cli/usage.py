@@ -8,8 +8,8 @@ Turn native PyTorch (CUDA) training scripts and notebooks into PyTorch/XLA.
 
 Without an option the changes and findings are shown and nothing is written.
 PATHS are files or directories (walked for *.py and *.ipynb as git sees them);
-all of them are analysed as one program. "-" reads one script from standard input and
-writes the migrated script to standard output.
+all of them are analysed as one program. "-" reads one script from standard
+input and writes the migrated script to standard output.
 
 What to do with the changes:
   --inplace                Write the changed files back.
