@@ -180,13 +180,13 @@ def test_a_script_that_a_cell_writes_is_reported() -> None:
     result = migrated(
         "import torch", "%%writefile train.py\nimport torch\nx.cuda()", "x = torch.ones(2).cuda()"
     )
-    assert codes(result) == ["XLA009"]
+    assert codes(result) == ["XLA013"]
     assert result.findings[0].message == "cell 2 is not the notebook's Python: %%writefile"
 
 
 def test_code_that_a_magic_hides_is_reported() -> None:
     result = migrated("import torch\nx = torch.ones(2).cuda()", "%timeit -n 3 x.cuda()")
-    assert codes(result) == ["XLA009"]
+    assert codes(result) == ["XLA013"]
     assert result.findings[0].message == "cell 2 gives %timeit code that was not read"
 
 
@@ -200,7 +200,7 @@ def test_a_cell_with_a_language_of_its_own_stays() -> None:
 )
 def test_a_cell_that_is_not_python_is_reported_and_the_others_are_done(broken: str) -> None:
     result = migrated("import torch", cell("a\nb", kind="markdown"), broken, "x = torch.ones(2).cuda()")
-    assert codes(result) == ["XLA008"]
+    assert codes(result) == ["XLA012"]
     assert result.findings[0].message.startswith("cell 3 is not Python 3: ")
     assert sources(result.code)[2:] == [broken, "x = torch.ones(2).to(torch_xla.device())"]
     assert not result.failed
@@ -296,7 +296,7 @@ def test_an_encoding_that_a_cell_declares_counts_for_nothing() -> None:
 def test_half_a_character_leaves_its_cell_alone() -> None:
     text = notebook("import torch\nx = torch.ones(2).cuda()", "y = 'HALF'").replace("HALF", "\\ud83d")
     result = migrate_source(text, path="demo.ipynb")
-    assert codes(result) == ["XLA008"]
+    assert codes(result) == ["XLA012"]
     assert "\\ud83d" in result.code
 
 
@@ -337,7 +337,7 @@ def test_what_is_no_notebook_is_left_and_said(text: str, message: str) -> None:
         assert (result.failed, result.findings) == (False, ())
         return
     assert result.failed
-    assert result.findings[0].code == "XLA007"
+    assert result.findings[0].code == "XLA011"
     assert result.findings[0].message.startswith(message)
 
 
@@ -415,7 +415,7 @@ def test_the_preview_shows_a_diff_for_each_cell(here: Path, cli: Cli) -> None:
     assert second.startswith(
         "+++ b/demo.ipynb:cell 3\t\n@@ -1,2 +1,2 @@\n \n"
         "-x = torch.ones(2).cuda()\n+x = torch.ones(2).to(torch_xla.device())\n"
-        "demo.ipynb:cell 4:1:1: error XLA008 cell 4 is not Python 3: "
+        "demo.ipynb:cell 4:1:1: error XLA012 cell 4 is not Python 3: "
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xla_transforms.findings import Rule, Safety, Severity
 
 NOTEBOOK = Rule(
-    "XLA007",
+    "XLA011",
     "unreadable-notebook",
     "The file is no notebook that can be read and was left as it is.",
     "A notebook is JSON of the format 4 (nbformat 5.10, \"The Notebook file format\").",
@@ -13,7 +13,7 @@ NOTEBOOK = Rule(
     Safety.DISPLAY,
 )
 CELL = Rule(
-    "XLA008",
+    "XLA012",
     "unread-cell",
     "A code cell of a notebook is not Python and was left out; the other cells were migrated.",
     "A notebook is migrated as one program, in the order of its cells; what does not parse is no part of it.",
@@ -21,7 +21,7 @@ CELL = Rule(
     Safety.DISPLAY,
 )
 FOREIGN = Rule(
-    "XLA009",
+    "XLA013",
     "foreign-cell",
     "A cell hands code that speaks of GPUs to something else than the notebook's Python; it was left alone.",
     "What %%writefile writes and %%bash runs is a program of its own (IPython, \"Built-in magic commands\").",
