@@ -8,14 +8,17 @@ import tokenize
 
 
 class SourceError(Exception):
-    """The bytes cannot be read as Python; ``line`` and ``column`` count from 1."""
+    """The bytes cannot be read as Python; ``line`` and ``column`` count from 1, ``advice`` is what to do."""
 
-    def __init__(self, code: str, message: str, line: int = 1, column: int = 1) -> None:
+    def __init__(
+        self, code: str, message: str, line: int = 1, column: int = 1, advice: str = ""
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.line = line
         self.column = column
+        self.advice = advice
 
 
 def decode(data: bytes) -> tuple[str, str]:

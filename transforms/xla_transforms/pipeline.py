@@ -23,7 +23,7 @@ from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
 from xla_transforms.settings import Settings
-from xla_transforms.source import Source
+from xla_transforms.source import Source, syntax_error
 from xla_transforms.targets import target
 
 Failure = Callable[[str, bytes, SourceError], Outcome]
@@ -177,6 +177,8 @@ class _Module:
             code = self._sound(sites, ids)
         except Conflict as error:
             return self._withdrawn(base, str(error))
+        if code is None and check.parse(text) is None:  # the parser takes what Python refuses
+            raise syntax_error(text, SyntaxError())
         if code is None:
             return self._withdrawn(base, "the result would not compile or would use an unbound name")
         edits = tuple(line_edits(source.text, code))
