@@ -415,8 +415,10 @@ def test_the_preview_shows_a_diff_for_each_cell(here: Path, cli: Cli) -> None:
     assert second.startswith(
         "+++ b/demo.ipynb:cell 3\t\n@@ -1,2 +1,2 @@\n \n"
         "-x = torch.ones(2).cuda()\n+x = torch.ones(2).to(torch_xla.device())\n"
-        "demo.ipynb:cell 4:1:1: error XLA012 cell 4 is not Python 3: "
     )
+    assert "    demo.ipynb:cell 4:1:1  | " in second
+    concise = cli("demo.ipynb", "--output-format", "concise", "--inplace").text
+    assert "demo.ipynb:cell 4:1:1: error XLA012 cell 4 is not Python 3: " in concise
 
 
 def test_a_patch_is_one_of_the_file(here: Path, cli: Cli) -> None:
