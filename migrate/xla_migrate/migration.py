@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from xla_migrate import notebooks
+from xla_migrate import notebooks, work
 from xla_migrate.notebooks import is_notebook
+from xla_migrate.work import ALONE, Done, How
+from xla_transforms.outcome import Outcome
+from xla_transforms.settings import Settings
 
-if TYPE_CHECKING:
-    from xla_transforms.engine import Outcome, Settings
 
-
-def migrate(files: Mapping[str, bytes], settings: Settings) -> dict[str, Outcome]:
-    """The outcome of each file, all of them analysed as one run. Never raises."""
+def migrate(files: Mapping[str, bytes], settings: Settings, how: How = ALONE) -> Done:
+    """Migrate files, all of them analysed as one run. Never raises for what they hold."""
     if not any(map(is_notebook, files)):
-        return dict(_engine(files, settings))
-    found = notebooks.migrate(files, lambda contents: _engine(contents, settings), settings.black)
-    return {path: _with_commands(outcome) for path, outcome in found.items()}
+        return work.migrate(files, settings, how)
+    parts: list[list[str]] = []
 
+    def through(contents: Mapping[str, bytes]) -> Mapping[str, Outcome]:
+        done = work.migrate(contents, settings, how)
+        parts[:] = done.parts
+        return done.outcomes
 
-def _engine(files: Mapping[str, bytes], settings: Settings) -> Mapping[str, Outcome]:
-    from xla_transforms import engine
-
-    if len(files) != 1:
-        return engine.migrate_program(files, settings)
-    return {path: engine.migrate_bytes(data, settings, path) for path, data in files.items()}
+    found = notebooks.migrate(files, through, settings.black)
+    return Done({path: _with_commands(outcome) for path, outcome in found.items()}, parts)
 
 
 def _with_commands(outcome: Outcome) -> Outcome:

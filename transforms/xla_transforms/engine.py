@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from xla_transforms.dividing import speaks
 from xla_transforms.encoding import SourceError, decode
 from xla_transforms.findings import Finding, Span
-from xla_transforms.grouping import FRAMEWORK, GPU, RELATED
+from xla_transforms.grouping import RELATED
 from xla_transforms.old_python import Renamed, renamed
 from xla_transforms.outcome import Outcome
 from xla_transforms.rules import ENGINE_RULES
@@ -20,9 +21,7 @@ from xla_transforms.settings import Settings
 
 __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 
-_GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
 _RELATED = re.compile(RELATED.pattern.encode(), re.IGNORECASE)
-_FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
 
@@ -46,23 +45,18 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        if _speaks(data) or _RELATED.search(data):
+        if speaks(data) or _RELATED.search(data):
             older = renamed(text)
             if older is not None:
                 old[path] = older
             texts[path] = (older.text if older else text, data, encoding)
-    if any(_speaks(data) for _, data, _ in texts.values()):
+    if any(speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
 
         with _no_collections():
             outcomes.update(migrate_texts(texts, settings, failure, files.keys() - texts.keys()))
         outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
     return {path: outcomes[path] for path in files}
-
-
-def _speaks(data: bytes) -> bool:
-    """Whether a file by itself is reason enough to read its program."""
-    return bool((b"torch" in data and _GPU.search(data)) or _FRAMEWORK.search(data))
 
 
 @contextmanager

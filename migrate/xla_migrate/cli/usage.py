@@ -30,6 +30,12 @@ How to migrate:
                            device.  [default: as the script did]
   --stdin-filename PATH    The name of the script read from standard input.
 
+How to work:
+  --jobs N                 Share the work among N processes.  [default: as many
+                           as there are processors, where that pays]
+  --no-cache               Neither use nor keep what earlier runs found (in
+                           XLA_MIGRATE_CACHE_DIR, or the user's cache).
+
 How to report:
   --fail-on SEVERITY       Exit with 1 where findings of this severity are
                            left: info, warning, error, never.
@@ -64,4 +70,5 @@ Exit status:
   1  changes pending, or findings left at or above --fail-on
   2  a wrong command line, or a file that could not be processed (the other
      files are done all the same)
+  130  interrupted (Ctrl-C): every file is as it was, or migrated
 """
