@@ -11,7 +11,6 @@ NOISE, BATCH, STEPS_LOG = 6, 12, 4
 
 def train_fn(disc, gen, loader, opt_disc, opt_gen, l1, bce):
     for idx, (x, y) in enumerate(loader):
-
         # Train Discriminator
         with torch.autocast("xla", dtype=torch.bfloat16):
             y_fake = gen(x)

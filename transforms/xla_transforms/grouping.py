@@ -20,10 +20,11 @@ RELATED = re.compile(r"cuda|\brank|_rank|world_size|distributed|optim|\.step\(",
 # What the modules of a program that train say: those that import them may hold its loops, or start it.
 TRAINS = re.compile(r"\.(?:backward|step)\(")
 # A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
+FRAMEWORKS = (
+    "transformers|accelerate|lightning|pytorch_lightning|ignite|horovod|fairscale|deepspeed|sagemaker"
+)
 FRAMEWORK = re.compile(
-    r"^[ \t]*(?:from|import)[ \t]+(?:transformers|accelerate|lightning|pytorch_lightning|ignite|horovod"
-    r"|fairscale|deepspeed|sagemaker)\b|GPU_NUM_DEVICES",
-    re.MULTILINE,
+    rf"^[ \t]*(?:from|import)[ \t]+(?:{FRAMEWORKS})\b|GPU_NUM_DEVICES", re.MULTILINE
 )
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]*\(?(?P<names>[^#\n)]*)"
@@ -78,16 +79,16 @@ def _steps(texts: Mapping[str, str]) -> dict[str, list[str]]:
         by_tail.setdefault(name.rpartition(".")[2], []).append(name)
     found = {}
     for name, text in texts.items():
-        paths = dict.fromkeys(_imported(name, text))
-        found[name] = list(dict.fromkeys(other for path in paths for other in _nearest(name, path, by_tail)))
+        paths = dict.fromkeys(imported(name, text))
+        found[name] = list(dict.fromkeys(other for path in paths for other in nearest(name, path, by_tail)))
     return found
 
 
 def _users(steps: Mapping[str, list[str]], trained: list[str], own: Collection[str]) -> list[str]:
     """The modules, not of ``own``, that import what trains, directly or through others of their kind."""
     users: dict[str, list[str]] = defaultdict(list)
-    for name, imported in steps.items():
-        for other in imported if name not in own else ():
+    for name, others in steps.items():
+        for other in others if name not in own else ():
             users[other].append(name)
     return [name for name in _needed(users, trained, own) if name not in own]
 
@@ -102,7 +103,7 @@ def _needed(steps: Mapping[str, list[str]], names: list[str], own: Collection[st
     return found
 
 
-def _imported(importer: str, text: str) -> Iterator[str]:
+def imported(importer: str, text: str) -> Iterator[str]:
     """The dotted paths that a module imports, and those that its imported names may be."""
     for match in _IMPORT.finditer(text):
         if match["modules"]:
@@ -123,7 +124,7 @@ def _absolute(importer: str, base: str) -> str:
     return ".".join([*package, *([base.lstrip(".")] if base.lstrip(".") else [])])
 
 
-def _nearest(importer: str, wanted: str, by_tail: Mapping[str, list[str]]) -> list[str]:
+def nearest(importer: str, wanted: str, by_tail: Mapping[str, list[str]]) -> list[str]:
     """The modules that a path may name: among several, those that share most folders with the importer."""
     candidates = [
         name
@@ -143,3 +144,11 @@ def _shared(left: str, right: str) -> int:
             break
         count += 1
     return count
+
+
+def module_name(path: str) -> str:
+    """The dotted name of a module's file."""
+    parts = re.split(r"[/\\]", path.removesuffix(".py"))
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(p for p in parts if p not in ("", ".", ".."))

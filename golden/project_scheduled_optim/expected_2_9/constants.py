@@ -1,0 +1,4 @@
+PAD = 0
+BOS = 1
+VOCABULARY = 12
+LENGTH = 7
