@@ -87,6 +87,20 @@ def test_samples_are_where_the_data_set_is(succeed, index):
         """)
 
 
+def test_what_is_written_into_stays_where_it_is(succeed):
+    succeed("""
+        import torch
+        x = torch.zeros(3)
+        g = x.cuda()
+        assert not x.copy_(g).is_cuda and not x.add_(g).is_cuda
+        assert not torch.add(g, g, out=x).is_cuda and not x.is_cuda
+        assert not x.view_as(g).is_cuda and not x.expand_as(g).is_cuda
+        assert g.copy_(x).is_cuda and torch.add(x, x, out=g).is_cuda and not x.is_cuda
+        assert torch.where(x > 0, g, 0.0).is_cuda and torch.stack([g, g]).is_cuda
+        assert [part.is_cuda for part in g.split(1)] == [True, True, True]
+        """)
+
+
 def test_a_batch_is_where_its_samples_are(succeed):
     succeed("""
         import torch

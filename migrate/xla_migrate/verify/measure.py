@@ -88,7 +88,8 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def _sampled(tensor: torch.Tensor) -> torch.Tensor:
     value = _plain(tensor).reshape(-1)
-    return value[:: max(1, value.numel() // SAMPLED)]
+    every = value.numel() // SAMPLED
+    return value[::every] if every > 1 else value
 
 
 def _tensors(value: object) -> Iterable[torch.Tensor]:

@@ -66,7 +66,9 @@ def _marked(func: Any, result: Any, args: Any, kwargs: Arguments) -> Any:
     if isinstance(result, torch.Tensor):
         if is_placed(result):
             return result
-    elif not isinstance(result, (list, tuple, dict)):
+        if args and is_placed(args[0]) and "out" not in kwargs:  # a view would be of the first argument
+            return mark(result)
+    elif not isinstance(result, (list, tuple, dict)) or isinstance(result, torch.Size):
         return result
     strangers: list[torch.Tensor] = []
     placed = sort_out((args, kwargs), strangers)
