@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 
 CASES = [case for case in runnable_cases() if case.replicas > 1 and not case.distributed]
 RUNS = [(case, case.replicas) for case in CASES]
-RUNS += [(case, 1) for case in CASES if case.name in ("ddp_mp_spawn", "ddp_torchrun", "ddp_slurm", "ddp_imagenet")]
+AS_ONE = {"ddp_imagenet", "ddp_mp_spawn", "ddp_slurm", "ddp_torchrun"}  # one of each way to be launched
+RUNS += [(case, 1) for case in CASES if case.name in AS_ONE]
 ALONE = [case for case in runnable_cases() if case.distributed]
 
 
