@@ -210,6 +210,26 @@ def test_parameters_and_arguments_go_together() -> None:
     )
 
 
+@pytest.mark.parametrize(("receiver", "taken"), [("net", True), ("something", False)])
+def test_a_method_of_the_functions_name_calls_it_only_where_it_may(receiver: str, taken: bool) -> None:
+    code = f"""\
+        import torch
+        from elsewhere import something
+
+        def train(net, opt, scaler):
+            {receiver}.train()
+            for x in data:
+                scaler.scale(net(x.cuda()).sum()).backward()
+                scaler.step(opt)
+                scaler.update()
+
+        net = torch.nn.Linear(2, 2).cuda()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        train(net, opt, torch.cuda.amp.GradScaler())
+        """
+    assert ("XLA311" in rules_of(code)) is taken
+
+
 def test_an_attribute_of_self_given_to_the_constructor() -> None:
     check_transformed(
         """\

@@ -72,6 +72,23 @@ def home(found: Sequence[Block], module: str) -> Block | None:
     return next((block for block, fit in zip(found, fits, strict=True) if fit), None)
 
 
+def beside(found: Sequence[Block], module: str) -> cst.SimpleStatementLine | None:
+    """The import of torch behind which a new import goes where other blocks follow: the script's own.
+
+    ``None`` where the last imports of the file are the place.
+    """
+    of_torch = [block for block in found if any(_package(key) == "torch" for key in block.keys)]
+    if _is_standard(module) or not of_torch or of_torch[-1] is found[-1]:
+        return None
+    block = of_torch[-1]
+    lines = zip(block.lines, block.keys, strict=True)
+    return [line for line, key in lines if _package(key) == "torch"][-1]
+
+
+def _package(key: Key) -> str:
+    return key[1].partition(".")[0]
+
+
 def _is_standard(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from xla_transforms.import_order import blocks, home
+from xla_transforms.import_order import beside, blocks, home
 from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.targets import base as targets
 from xla_transforms.tree import is_docstring
@@ -111,7 +111,8 @@ class ImportTable:
             words = line.split()
             block = home(known, words[1])
             if block is None:
-                found[self.end()].append(line)
+                above = beside(known, words[1])
+                found[self._behind([above]) if above else self.end()].append(line)
                 continue
             earlier = block.before((words[0] == "from", words[1]))
             found[self._behind([earlier]) if earlier else self._above(block.lines[0])].append(line)

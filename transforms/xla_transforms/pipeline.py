@@ -225,7 +225,8 @@ class _Module:
             text = "".join(line + source.newline for line in lines)
             at_end = offset == len(source.text) and not source.text.endswith(("\n", "\r"))
             text = (source.newline if at_end and source.text else "") + text
-            text += source.newline if plan.imports.apart() and offset < len(source.text) else ""
+            apart = plan.imports.apart() and source.text[offset : source.line_end(offset)].strip()
+            text += source.newline if apart else ""
             sites.append(Site(offset, offset, _writes(text), 0, -1))
         return sites
 

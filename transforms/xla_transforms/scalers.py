@@ -258,7 +258,7 @@ class _Following:
         """Whether a function is called, handed on or overridden where the analysis cannot see it."""
         name = function.name.value
         for call in self.roles.program.calls.get(name, ()):
-            if call not in sites and not self.roles.kinds(call.func):
+            if call not in sites and not self.roles.kinds(call.func) and not self._of_another(call, function):
                 return True
         for index in self.roles.program.modules.values():
             for node in [*index.named(name), *_attributes(index, name)]:
@@ -266,6 +266,12 @@ class _Following:
                 if handed_on and any(f.node is function for f in self.roles.facts(node)):
                     return True
         return False
+
+    def _of_another(self, call: cst.Call, function: cst.FunctionDef) -> bool:
+        """Whether a method of an object has the name of a function: ``model.train()`` beside ``def train``."""
+        of_class = self.roles.index(function).class_of(function) is not None
+        base = call.func.value if isinstance(call.func, cst.Attribute) and not of_class else None
+        return bool(self.roles.kinds(base) - {Kind.NAME})
 
     def _is_callee(self, node: cst.CSTNode) -> bool:
         parent = self._parent(node)

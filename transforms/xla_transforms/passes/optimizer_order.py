@@ -73,7 +73,7 @@ def run(context: Context) -> None:
                 _mend(context, optimizer, taken, move, written)
                 break
     for away in returns_to_host(context.roles) if optimizers else ():
-        if context.roles.index(away.call) is context.index:
+        if context.roles.index(away.call) is context.index and not context.plan.taken(away.call):
             _round_trip(context, away, every, optimizers)
 
 
