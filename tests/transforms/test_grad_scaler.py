@@ -210,11 +210,11 @@ def test_parameters_and_arguments_go_together() -> None:
     )
 
 
-@pytest.mark.parametrize(("receiver", "taken"), [("net", True), ("something", False)])
+@pytest.mark.parametrize(("receiver", "taken"), [("net", True), ("data[0]", False)])
 def test_a_method_of_the_functions_name_calls_it_only_where_it_may(receiver: str, taken: bool) -> None:
     code = f"""\
         import torch
-        from elsewhere import something
+        from elsewhere import data
 
         def train(net, opt, scaler):
             {receiver}.train()

@@ -193,12 +193,13 @@ def test_the_blank_lines_below_the_head_of_a_block_go_with_it() -> None:
     check("if a:\n    b()\n\n\n    c()\n", "if a:\n    c()\n", remove("b()"))
     code = "if a:\n    b()\n    c()\n\n    # d\n    d()\n"
     check(code, "if a:\n    # d\n    d()\n", remove("b()"), remove("c()"))
+    check("b()\n\nc()\n", "c()\n", remove("b()"))
 
 
 def test_blank_lines_elsewhere_stay() -> None:
     check("if a:\n    b()\n\n    c()\n    d()\n", "if a:\n    b()\n\n    d()\n", remove("c()"))
     check("if a:\n    b()\n\n    c()\n", "if a:\n    d()\n\n    c()\n", remove("b()"), before("b()", "d()"))
-    check("b()\n\nc()\n", "\nc()\n", remove("b()"))
+    check("# a\nb()\n\nc()\n", "# a\n\nc()\n", remove("b()"))
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,11 @@ class Renderer:
         self.index = index
         removed = {s.removes: s for s in sites if s.removes is not None}
         filled = [s for s in sites if s.start == s.end]
-        blocks = [b for b in dict.fromkeys(map(self._block, removed)) if isinstance(b, cst.IndentedBlock)]
-        added = [s for b in blocks for s in (self._pass(b, removed, filled), self._blanks(b, removed, sites))]
+        found = dict.fromkeys(map(self._block, removed))
+        blocks = [b for b in found if isinstance(b, cst.IndentedBlock)]
+        added = [self._pass(block, removed, filled) for block in blocks]
+        heads = [b for b in found if isinstance(b, (cst.IndentedBlock, cst.Module))]
+        added += [self._blanks(block, removed, sites) for block in heads]
         chosen = [*self._joined(sites), *(site for site in added if site is not None)]
         # outermost first; wraps of one place go outside its replacement, the later wrap outermost
         self.sites = sorted(
@@ -151,13 +154,15 @@ class Renderer:
         return Site(first, first, _writes(f"{indent}pass{self.source.newline}"), 0, 0, rank=rank)
 
     def _blanks(
-        self, block: cst.IndentedBlock, removed: Collection[cst.CSTNode], sites: Sequence[Site]
+        self, block: cst.IndentedBlock | cst.Module, removed: Collection[cst.CSTNode], sites: Sequence[Site]
     ) -> Site | None:
         """The blank lines below statements that are taken out at the head of a block go with them."""
         kept = next((i for i, line in enumerate(block.body) if not self._gone(line, removed)), 0)
         if not kept:
             return None
         first = self.source.line_start(self.source.offsets(block.body[0])[0])
+        if isinstance(block, cst.Module) and self.source.text[:first].strip():
+            return None
         start = self.source.lines_end(block.body[kept - 1])
         text = self.source.text[start:]
         end = start + len(text) - len(text.lstrip())

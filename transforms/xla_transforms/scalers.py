@@ -268,7 +268,7 @@ class _Following:
         return False
 
     def _of_another(self, call: cst.Call, function: cst.FunctionDef) -> bool:
-        """Whether a method of an object has the name of a function: ``model.train()`` beside ``def train``."""
+        """Whether it is a method that has the name of a function: ``model.train()`` beside ``def train``."""
         of_class = self.roles.index(function).class_of(function) is not None
         base = call.func.value if isinstance(call.func, cst.Attribute) and not of_class else None
         return bool(self.roles.kinds(base) - {Kind.NAME})

@@ -2,14 +2,14 @@ import argparse
 
 import torch
 import torch.nn as nn
+import torch_xla
+import torch_xla.core.xla_model as xm
+from torch_xla.amp import syncfree
 
 from data import fast_collate, make_dataset
 from meters import AverageMeter, accuracy
 from net import SmallNet
 from prefetch import DataPrefetcher
-import torch_xla
-import torch_xla.core.xla_model as xm
-from torch_xla.amp import syncfree
 
 
 def parse():
@@ -29,7 +29,6 @@ def main():
     model = SmallNet().to(device)
     criterion = nn.CrossEntropyLoss().to(device)
     optimizer = syncfree.SGD(model.parameters(), args.lr, momentum=0.9)
-    scaler = torch.amp.GradScaler("xla", enabled=False)
 
     train_loader = torch.utils.data.DataLoader(
         make_dataset(32, seed=1),
@@ -43,16 +42,13 @@ def main():
     )
 
     for epoch in range(args.epochs):
-        train(train_loader, model, criterion, optimizer, scaler, epoch, args)
+        train(train_loader, model, criterion, optimizer, epoch, args)
         prec1 = validate(val_loader, model, criterion)
         print(f" * Prec@1 {prec1:.3f}")
-    xm.save(
-        {"state_dict": model.state_dict(), "scaler": scaler.state_dict()},
-        "checkpoint.pth.tar",
-    )
+    xm.save({"state_dict": model.state_dict()}, "checkpoint.pth.tar")
 
 
-def train(train_loader, model, criterion, optimizer, scaler, epoch, args):
+def train(train_loader, model, criterion, optimizer, epoch, args):
     losses = AverageMeter()
     model.train()
 
@@ -66,9 +62,8 @@ def train(train_loader, model, criterion, optimizer, scaler, epoch, args):
             loss = criterion(output, target)
 
         optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+        loss.backward()
+        xm.optimizer_step(optimizer)
         torch_xla.sync()
 
         if i % args.print_freq == 0:

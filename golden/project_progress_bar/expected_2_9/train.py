@@ -5,13 +5,13 @@ import os
 import torch
 import torch.nn as nn
 import torch.optim as optim
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 
 from data import picture_loaders
 from models import *
 from utils import progress_bar
-import torch_xla
-import torch_xla.core.xla_model as xm
-import torch_xla.distributed.parallel_loader as pl
 
 
 parser = argparse.ArgumentParser(description="PyTorch Training")

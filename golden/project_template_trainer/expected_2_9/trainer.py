@@ -1,9 +1,9 @@
 import torch
-
-from base_trainer import BaseTrainer
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+
+from base_trainer import BaseTrainer
 
 
 class Trainer(BaseTrainer):

@@ -2,7 +2,6 @@
 import torch_xla.core.xla_model as xm
 
 
-
 class ScheduledOptim:
     def __init__(self, optimizer, lr_mul, d_model, n_warmup_steps):
         self._optimizer = optimizer

@@ -1,0 +1,13 @@
+import torch
+import torch_xla
+
+# Hyperparameters etc.
+LEARNING_RATE = 1e-3
+DEVICE = torch_xla.device()
+BATCH_SIZE = 4
+NUM_EPOCHS = 2
+NUM_WORKERS = 0
+PIN_MEMORY = True
+LOAD_MODEL = False
+CHECKPOINT = "my_checkpoint.pth.tar"
+SEED = 2
