@@ -11,6 +11,7 @@ from types import ModuleType
 
 from xla_transforms.passes import (
     accumulators,
+    apex_amp,
     autocast,
     autocast_functions,
     availability,
@@ -38,7 +39,8 @@ from xla_transforms.passes import (
     early_devices,
     entry_points,
     frameworks,
-    fused_adam,
+    fused_layers,
+    fused_optimizers,
     generators,
     gpu_choice,
     gpu_numbers,
@@ -122,7 +124,9 @@ PASSES: tuple[ModuleType, ...] = (
     autocast,
     autocast_functions,
     grad_scaler,
-    fused_adam,
+    fused_layers,
+    fused_optimizers,
+    apex_amp,
     syncfree,
     default_device,
     tied_weights,
