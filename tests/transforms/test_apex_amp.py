@@ -167,6 +167,24 @@ def test_a_choice_whose_other_way_does_more_keeps_it() -> None:
     becomes(script(OPTIONS, more, head=""), both)
 
 
+def test_both_ways_of_a_condition_switch_it_on() -> None:
+    """Never on, where the conditions of both were joined by "and"."""
+    start = OPTIONS + (
+        "if args.half:\n    if args.scale == 0:\n        net, opt = amp.initialize(net, opt)\n"
+        "    else:\n        net, opt = amp.initialize(net, opt, loss_scale=args.scale)\n"
+    )
+    becomes(script(start), DONE.format(", enabled=args.half"))
+    other = start.replace("loss_scale=args.scale", 'opt_level="O0"')
+    assert left(script(other)) == "it is not seen when it is switched on"
+
+
+def test_what_holds_anyway_is_not_asked_again() -> None:
+    start = OPTIONS + "if args.train:\n    if args.half:\n        net, opt = amp.initialize(net, opt)\n"
+    loop = "if args.train:\n" + "".join(f"    {line}\n" for line in LOOP.splitlines())
+    text = becomes(script(start, loop))
+    assert '        with torch.autocast("xla", dtype=torch.bfloat16, enabled=args.half):\n' in text
+
+
 def test_a_loss_that_is_computed_on_the_way() -> None:
     divided = LOOP.replace("scale_loss(loss,", "scale_loss(loss / 2,")
     becomes(script(loop=divided), "    (loss / 2).backward()\n")

@@ -57,6 +57,7 @@ class Amp:
         self.effects = Effects(roles)
         self.calls: dict[str, list[cst.Call]] = {name: [] for name in _USES}
         self.uses: list[cst.Name] = []
+        self._either: set[cst.If] = set()  # conditions both ways of which initialize alike
         self.scaled: list[Scaled] = []
         self.doubts: list[tuple[str, cst.CSTNode]] = []
         if roles.program.mentions("apex"):
@@ -173,25 +174,46 @@ class Amp:
 
     def enabled(self, scaled: Scaled) -> str | None:
         """When a forward pass computes in bfloat16, as a condition: empty for always, ``None`` if unknown."""
-        place, parts = scaled.statement, self._conditions(scaled)
-        for call in self.calls["initialize"]:
-            parts += [self._told(call, place), self._level(call, place)]
+        self._either |= {guard for one in self.calls["initialize"] for guard in self._decided_alike(one)}
+        clauses = {self._clause(call, scaled) for call in self.calls["initialize"]}
+        return clauses.pop() if len(clauses) == 1 else None
+
+    def _decided_alike(self, call: cst.Call) -> Iterator[cst.If]:
+        """The innermost condition around a call, where its other way calls ``initialize`` as well."""
+        here = self._ways(call)
+        for other in self.calls["initialize"]:
+            there = self._ways(other)
+            if here and there and here[:-1] == there[:-1] and here[-1] == (there[-1][0], not there[-1][1]):
+                yield here[-1][0]
+
+    def _clause(self, call: cst.Call, scaled: Scaled) -> str | None:
+        """Under what one call of ``initialize`` switches it on."""
+        place = scaled.statement
+        parts = [*self._conditions(call, scaled), self._told(call, place), self._level(call, place)]
         if None in parts:
             return None
         return " and ".join(dict.fromkeys(part for part in parts if part))
 
-    def _conditions(self, scaled: Scaled) -> list[str | None]:
+    def _conditions(self, call: cst.Call, scaled: Scaled) -> list[str | None]:
         """Under what ``initialize`` was called; where that is not at hand, under what the loss is scaled."""
-        found: list[str | None] = []
-        for call in self.calls["initialize"]:
-            ways = self._ways(call)
-            found += [None] if ways is None else [self._asked(*way, scaled.statement) for way in ways]
-        if None not in found:
-            return found
+        ways = self._ways(call)
+        around = self._tests_around(scaled)
+        if ways is not None:
+            ways = [w for w in ways if w[0] not in self._either]
+            found = [self._asked(*way, scaled.statement) for way in ways]
+            if None not in found:
+                return [text for text in found if text not in around]
         made = {name for line in scaled.forward for name in bound_names(line)}
         asked = {n.value for guard, _ in scaled.ways for n in walk(guard.test) if isinstance(n, cst.Name)}
         texts = [self._asked(*way, scaled.statement) for way in reversed(scaled.ways)]
         return texts if texts and not made & asked else [None]
+
+    def _tests_around(self, scaled: Scaled) -> set[str | None]:
+        """What holds anyway where the loss is computed."""
+        start = scaled.forward[0] if scaled.forward else scaled.statement
+        index = self.roles.index(start)
+        outer = [a for a in index.ancestors(start) if isinstance(a, cst.If)]
+        return {self._asked(g, index.within(start, g.body), start) for g in outer} - {None}
 
     def _ways(self, node: cst.CSTNode, depth: int = 0) -> list[tuple[cst.If, bool]] | None:
         """The conditions around a node, and around the one call of the function that it stands in."""
