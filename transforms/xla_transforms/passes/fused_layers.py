@@ -13,7 +13,7 @@ from xla_transforms.tree import has_star
 
 LAYER = Rule(
     "XLA410",
-    "fused-layer-norm",
+    "apex-layer-norm",
     "apex's FusedLayerNorm becomes torch.nn.LayerNorm.",
     "Its kernel runs on CUDA alone; what it computes is the same (apex, normalization/fused_layer_norm.py).",
 )

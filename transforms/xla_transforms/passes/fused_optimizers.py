@@ -17,7 +17,7 @@ from xla_transforms.tree import has_star
 
 FUSED = Rule(
     "XLA409",
-    "fused-optimizer",
+    "apex-optimizer",
     "apex's FusedAdam becomes torch's AdamW without weight decay, or Adam; its FusedSGD torch's SGD.",
     "On CUDA alone; by default FusedAdam is AdamW that does not decay (apex, optimizers/fused_adam.py).",
 )
