@@ -32,7 +32,7 @@ RULES = (SEVERAL, SHARDED)
 _FSDP = (
     "wrap the model in torch_xla.distributed.fsdp.XlaFullyShardedDataParallel (auto_wrap_policy= of its own "
     "wrap module, compute_dtype= for mixed precision), step by optimizer.step() and never xm.optimizer_step, "
-    "clip by model.clip_grad_norm_(), save model.state_dict() with model.get_shard_metadata() on every replica"
+    "clip by model.clip_grad_norm_(), save model.state_dict() and model.get_shard_metadata() on each replica"
 )
 
 
