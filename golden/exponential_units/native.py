@@ -10,7 +10,7 @@ device = torch.device("cuda")
 class Tower(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inner = nn.Sequential(nn.Linear(6, 24), nn.BatchNorm1d(24), nn.ELU(0.8), nn.Linear(24, 24), nn.SELU())
+        self.inner = nn.Sequential(nn.Linear(6, 24), nn.ELU(0.8), nn.Linear(24, 24), nn.SELU())
         self.skip = nn.Linear(6, 24)
         self.head = nn.Linear(24, 1)
 
@@ -23,7 +23,7 @@ inputs = torch.randn(120, 6)
 targets = (inputs[:, :2] * inputs[:, 2:4]).sum(1, keepdim=True)
 loader = DataLoader(TensorDataset(inputs, targets), batch_size=12, shuffle=True)
 model = Tower().to(device)
-optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 
 for epoch in range(3):
     total = 0.0

@@ -28,11 +28,7 @@ class Tower(nn.Module):
     def __init__(self):
         super().__init__()
         self.inner = nn.Sequential(
-            nn.Linear(6, 24),
-            nn.BatchNorm1d(24),
-            XlaELU(0.8),
-            nn.Linear(24, 24),
-            XlaSELU(),
+            nn.Linear(6, 24), XlaELU(0.8), nn.Linear(24, 24), XlaSELU()
         )
         self.skip = nn.Linear(6, 24)
         self.head = nn.Linear(24, 1)
@@ -49,7 +45,7 @@ targets = (inputs[:, :2] * inputs[:, 2:4]).sum(1, keepdim=True)
 loader = DataLoader(TensorDataset(inputs, targets), batch_size=12, shuffle=True)
 loader = pl.MpDeviceLoader(loader, device)
 model = Tower().to(device)
-optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 
 for epoch in range(3):
     total = 0.0
