@@ -13,6 +13,7 @@ from xla_transforms.findings import Finding, Span
 
 if TYPE_CHECKING:
     from xla_transforms.engine import Outcome, Settings
+    from xla_transforms.mapping import ProjectMap
 
 START = Span(0, 0, 1, 1, 1, 1)
 
@@ -103,6 +104,14 @@ def migrate(documents: Iterable[Document], settings: Settings) -> None:
     contents = {path: d.content.data for path, d in readable.items() if d.content is not None}
     for path, outcome in _outcomes(contents, settings).items():
         readable[path].outcome = outcome
+
+
+def map_documents(documents: Iterable[Document], commands: Mapping[str, str]) -> ProjectMap:
+    """What the programs of the files that were read do; ``commands`` are the functions of installed ones."""
+    from xla_transforms.engine import map_program
+
+    readable = (d for d in documents if d.content is not None and d.outcome is None)
+    return map_program({d.path: d.content.data for d in readable if d.content is not None}, commands=commands)
 
 
 def _outcomes(contents: Mapping[str, bytes], settings: Settings) -> Mapping[str, Outcome]:

@@ -44,7 +44,7 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
     for name in dict.fromkeys([*texts, *others]):
         by_tail.setdefault(name.rpartition(".")[2], []).append(name)
     for name, text in texts.items():
-        for wanted in _imported(name, text):
+        for wanted in imported(name, text):
             for other in _nearest(name, wanted, by_tail):
                 if other in root:
                     root[find(other)] = find(name)
@@ -54,7 +54,7 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
     return list(found.values())
 
 
-def _imported(importer: str, text: str) -> Iterator[str]:
+def imported(importer: str, text: str) -> Iterator[str]:
     """The dotted paths that a module imports, and those that its imported names may be."""
     for match in _IMPORT.finditer(text):
         if match["modules"]:

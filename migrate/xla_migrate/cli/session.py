@@ -66,15 +66,15 @@ def run(options: Options) -> int:
     _migrate(documents, options)
     _apply(documents, options)
     code = exit_code(documents, options)
-    printer = _printer(sys.stderr, options)
-    printer.print(line for document in documents for line in text.failures(document))
+    complaints = printer(sys.stderr, options.color)
+    complaints.print(line for document in documents for line in text.failures(document))
     try:
         _report(documents, options, chosen, code)
         sys.stdout.flush()
     except BrokenPipeError:
         raise  # click ends the run quietly
     except OSError as error:
-        printer.print([text.problem(FileProblem("standard output", str(error.strerror)))])
+        complaints.print([text.problem(FileProblem("standard output", str(error.strerror)))])
         return 2
     return code
 
@@ -141,12 +141,12 @@ def _report(documents: Sequence[Document], options: Options, chosen: Choice, cod
         sys.stdout.buffer.writelines(_payload(documents, options.mode))
         sys.stdout.buffer.flush()
         if not options.quiet:
-            _printer(sys.stderr, options).print(_remarks(documents, options, chosen))
+            printer(sys.stderr, options.color).print(_remarks(documents, options, chosen))
     else:
-        printer = _printer(sys.stdout, options)
-        printer.print(_outline(documents, options))
+        output = printer(sys.stdout, options.color)
+        output.print(_outline(documents, options))
         if not options.quiet:
-            printer.print(_remarks(documents, options, chosen))
+            output.print(_remarks(documents, options, chosen))
 
 
 def _payload(documents: Sequence[Document], mode: Mode) -> Iterator[bytes]:
@@ -204,8 +204,9 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def _printer(stream: TextIO, options: Options) -> text.Printer:
-    if options.color == "auto":
+def printer(stream: TextIO, color: str) -> text.Printer:
+    """What writes to a stream, in colour where ``color`` (auto, always, never) says so."""
+    if color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return text.Printer(stream, is_terminal(stream) and not plain)
-    return text.Printer(stream, options.color == "always")
+    return text.Printer(stream, color == "always")
