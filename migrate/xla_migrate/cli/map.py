@@ -7,10 +7,11 @@ import sys
 import click
 
 from xla_migrate.cli.selection import Selection, selection_options
-from xla_migrate.cli.session import printer
+from xla_migrate.cli.session import coloured
 from xla_migrate.commands import installed_commands
 from xla_migrate.documents import gather, map_documents
-from xla_migrate.reports import text
+from xla_migrate.reports.summary import failures
+from xla_migrate.reports.terminal import Printer
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -29,7 +30,7 @@ def show(paths: tuple[str, ...], module: str | None, follow: bool, as_json: bool
     named = Selection(paths, module, follow).paths
     documents = gather(named)
     project = map_documents(documents, installed_commands(named))
-    failures = [line for document in documents for line in text.failures(document)]
+    failed = [line for document in documents for line in failures(document)]
     if as_json:
         from xla_migrate.reports.map_json import report
 
@@ -37,9 +38,9 @@ def show(paths: tuple[str, ...], module: str | None, follow: bool, as_json: bool
     else:
         from xla_migrate.reports.map_text import lines
 
-        printer(sys.stdout, color).print(lines(project))
-    printer(sys.stderr, color).print(failures)
-    raise SystemExit(2 if failures or project.failed else 0)
+        Printer(sys.stdout, coloured(sys.stdout, color)).print(lines(project))
+    Printer(sys.stderr, coloured(sys.stderr, color)).print(failed)
+    raise SystemExit(2 if failed or project.failed else 0)
 
 
 map = show

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from xla_migrate.reports.text import Line, shown
+from xla_migrate.reports.terminal import Line, shown
 
 if TYPE_CHECKING:
     from xla_transforms.mapping.parts import Node, Part, ProgramMap, ProjectMap
