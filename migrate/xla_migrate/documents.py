@@ -130,7 +130,7 @@ def write(documents: Sequence[Document]) -> None:
 
 
 def map_documents(documents: Iterable[Document], commands: Mapping[str, str]) -> ProjectMap:
-    """What the programs of the scripts that were read do; ``commands`` are the functions of installed ones."""
+    """What the programs of the scripts that were read do; ``commands``: the functions of installed ones."""
     from xla_transforms.engine import map_program
 
     scripts = (d for d in documents if d.outcome is None and not is_notebook(d.path))
