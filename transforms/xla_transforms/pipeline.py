@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
@@ -13,6 +13,7 @@ from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import FRAMEWORK, GPU, RELATED, Group, groups, module_name
+from xla_transforms.mapping import Mapper, ProjectMap
 from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Render, Site
@@ -38,6 +39,34 @@ def migrate_texts(
     return said_once({path: batch.outcome(path) for path in texts})
 
 
+def map_texts(
+    texts: dict[str, tuple[str, bytes, str]],
+    settings: Settings,
+    failure: Failure,
+    commands: Mapping[str, str],
+) -> ProjectMap:
+    """Map decoded modules, those that import one another together; see ``engine.map_program``."""
+    batch, project = _Batch(texts, settings, failure), ProjectMap()
+    read: set[str] = set()
+    for group in batch.groups(lambda text: "torch" in text or _own(text)):
+        Mapper(batch.analysed(group), project, commands).run()
+        read.update(batch.paths[name] for name in group.names)
+    failed = ((path, outcome) for path, found in batch.found.items() for outcome in found if outcome.failed)
+    project.failed = {path: outcome.findings[0].message for path, outcome in failed}
+    project.others += [path for path in texts if path not in read and path not in project.failed]
+    return project
+
+
+def _own(text: str) -> bool:
+    """Whether a module makes one program of those that import it."""
+    return _speaks(text) or RELATED.search(text) is not None
+
+
+def _speaks(text: str) -> bool:
+    of_torch = "torch" in text and GPU.search(text) is not None
+    return of_torch or FRAMEWORK.search(text) is not None
+
+
 @dataclass
 class _Batch:
     """The modules of one run, and what became of them."""
@@ -49,14 +78,14 @@ class _Batch:
     paths: dict[str, str] = field(default_factory=dict)  # by module name
     found: dict[str, list[Outcome]] = field(default_factory=dict)  # by path; of what is shared several
 
-    def groups(self) -> list[Group]:
-        """The programs."""
+    def groups(self, own: Callable[[str], bool] = _own) -> list[Group]:
+        """The programs; ``own`` tells of a module's text whether it makes one of those that import it."""
         for path in filter(self._readable, self.texts):
             # a.py and a/__init__.py have one name, which only one of them can keep
             name = module_name(path)
             self.paths[name if name not in self.paths else f"{name}:{path}"] = path
         modules = {name: self.texts[path][0] for name, path in self.paths.items()}
-        return groups(modules, {name for name, text in modules.items() if _own(text)})
+        return groups(modules, {name for name, text in modules.items() if own(text)})
 
     def outcome(self, path: str) -> Outcome:
         """What became of a file. Where programs that share it want different things it is left."""
@@ -91,17 +120,22 @@ class _Batch:
         said = [self.texts[self.paths[name]][0] for name in group.names]
         if not (any(map(concerns, said)) and any(map(_speaks, said))):
             return
-        parsed = [(name, self.paths[name]) for name in group.names if self._parsed(self.paths[name])]
-        program = Program((name, self.sources[path]) for name, path in parsed)
-        roles = self._roles(program)
-        for name, path in parsed:
+        roles = self.analysed(group)
+        for name in roles.program.modules:
+            path = self.paths[name]
             _, data, encoding = self.texts[path]
-            context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
+            index = roles.program.modules[name]
+            context = Context(index, roles, Plan(index), self.settings)
             outcome = _guarded(_Module(context, data, encoding, path), self.failure)
             self.found.setdefault(path, []).append(outcome)
 
-    def _roles(self, program: Program) -> Roles:
-        """The analysis of a program; its processes stay several where they are to and can be started."""
+    def analysed(self, group: Group) -> Roles:
+        """The analysis of a program, without the modules that cannot be parsed.
+
+        Its processes stay several where they are to and can be started.
+        """
+        paths = [(name, self.paths[name]) for name in group.names]
+        program = Program((name, self.sources[path]) for name, path in paths if self._parsed(path))
         wanted = self.settings.distributed
         roles = Roles(program, replicated=False if wanted is False else None)
         outside = target(self.settings.target).launcher_entry
@@ -133,16 +167,6 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
     except Exception as error:
         reason = f"the tool failed on this file ({type(error).__name__}: {error}); it was left as it is"
         return failure(module.path, module.data, SourceError("XLA006", reason))
-
-
-def _own(text: str) -> bool:
-    """Whether a module makes one program of those that import it."""
-    return _speaks(text) or RELATED.search(text) is not None
-
-
-def _speaks(text: str) -> bool:
-    of_torch = "torch" in text and GPU.search(text) is not None
-    return of_torch or FRAMEWORK.search(text) is not None
 
 
 def _writes(text: str) -> Callable[[Render], str]:

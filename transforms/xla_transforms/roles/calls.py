@@ -83,11 +83,21 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return roles.facts(node.args[0].value)
     if path in _AS_ITS_ARGUMENT and node.args:
         return roles.facts(node.args[0].value)
+    if path == "apex.amp.initialize":
+        found = initialized(node)
+        together = fact(Kind.SEQUENCE, "", cst.Tuple([cst.Element(value) for value in found]))
+        return roles.facts(found[0]) if len(found) == 1 else together
     if path in _CURRENT_DEVICE:
         return fact(Kind.DEVICE, "cuda")
     if path == "torch.utils.data.random_split":
         return fact(Kind.DATASET, path)
     return fact(kind, detail, node)
+
+
+def initialized(node: cst.Call) -> list[cst.BaseExpression]:
+    """What apex's ``initialize`` is given and gives back: the models, and the optimizers if there are any."""
+    given = [value_of(node, "models", 0), value_of(node, "optimizers", 1)]
+    return [v for v in given if v is not None and getattr(v, "value", "") != "None"]
 
 
 def _builtin(roles: Roles, node: cst.Call, name: str) -> Facts:
@@ -218,6 +228,10 @@ def returns(roles: Roles, function: cst.CSTNode) -> Facts:
 
 def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
     """The calls of a function of the program, each with how many parameters ``self`` takes."""
+    return roles.remembered(("callers", id(function)), lambda: _callers(roles, function))
+
+
+def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
     name = function.name.value
     owner = roles.index(function).class_of(function)
     direct = isinstance(owner, cst.ClassDef)
@@ -225,7 +239,7 @@ def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int
     if name == "__init__" and owner is not None:
         names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner))]
     found = []
-    for candidate in (c for n in names for c in roles.program.calls.get(n, ())):
+    for candidate in (c for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ())):
         for item in roles.facts(candidate.func):
             hit = item.node is function or (name == "__init__" and item.kind is Kind.CLASS)
             if hit:
