@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import classes, ranks, structure
+from xla_transforms.roles import by_value, classes, generators, handing, ranks, structure
 from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
@@ -46,7 +46,8 @@ def call(roles: Roles, node: cst.Call) -> Facts:
         elif item.kind is Kind.CLASS and item.node is not None:
             found |= classes.instance(roles, item.node)
         elif item.kind is Kind.FUNCTION and item.node is not None:
-            found |= returns(roles, item.node)
+            passed = generators.passed_on(roles, node)
+            found |= fact(Kind.ITERATOR, "", node) if passed is not None else returns(roles, item.node)
         elif item.kind is Kind.MODEL:
             found |= _forward(roles, item)
     if not known(frozenset(found)):
@@ -107,7 +108,7 @@ def _builtin(roles: Roles, node: cst.Call, name: str) -> Facts:
     if name == "dict":
         return fact(Kind.MAPPING, "", node)
     if name == "getattr" and len(node.args) >= 2:
-        return UNKNOWN
+        return by_value.attribute(roles, node)
     if structure.is_wrapper(roles, node):
         return fact(Kind.ITERATOR, name, node)
     return UNKNOWN
@@ -228,7 +229,11 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
     names = [name]
     if name == "__init__" and owner is not None:
         names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner))]
-    found = []
+    if name == "__call__" and owner is not None:
+        family = [owner, *classes.subclasses(roles, owner)]
+        users = [c for c in family if classes.find_method(roles, c, name) is function]
+        return [(call, 1) for c in users for call in handing.instance_calls(roles, c)]
+    found: list[tuple[cst.Call, int]] = []
     for candidate in (c for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ())):
         for item in roles.facts(candidate.func):
             hit = item.node is function or (name == "__init__" and item.kind is Kind.CLASS)
@@ -236,7 +241,7 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
                 bound = item.detail == "bound" or (direct and name == "__init__")
                 found.append((candidate, 1 if bound else 0))
                 break
-    return found
+    return found or handing.indirect_calls(roles, function)
 
 
 def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
@@ -285,8 +290,21 @@ def _arguments(
         if value is not None:
             found |= roles.facts(value)
         elif any(arg.star for arg in site.args):
-            found |= UNKNOWN
+            found |= _by_star(roles, site, param.name.value, position - taken)
+    found |= handing.handed(roles, function, position, param.name.value)
     return frozenset(found) | ranks.of_parameter(roles, function, position)
+
+
+def _by_star(roles: Roles, site: cst.Call, name: str, position: int) -> Facts:
+    """What arrives by ``f(*args)`` or ``f(**options)``, where it is seen what they hold."""
+    before = next((i for i, arg in enumerate(site.args) if arg.star == "*"), None)
+    found: set[Fact] = set()
+    if before is not None and position >= before:
+        found |= structure.at(roles, roles.facts(site.args[before].value), (position - before,))
+    for arg in site.args:
+        if arg.star == "**":
+            found |= structure.at(roles, roles.facts(arg.value), (name,))
+    return frozenset(found) if known(frozenset(found)) else UNKNOWN
 
 
 def option(roles: Roles, name: str) -> Facts:

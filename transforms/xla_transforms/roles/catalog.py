@@ -73,6 +73,10 @@ _RESULTS: tuple[tuple[str, Kind, str], ...] = (
     ("wandb.init", Kind.WRITER, "="),
     ("logging.getLogger", Kind.WRITER, "="),
     ("argparse.ArgumentParser", Kind.PARSER, "="),
+    ("os.environ.get", Kind.STRING, ""),
+    ("os.getenv", Kind.STRING, ""),
+    ("collections.OrderedDict", Kind.MAPPING, ""),
+    ("collections.defaultdict", Kind.MAPPING, ""),
     ("torch.autograd.grad", Kind.UNKNOWN, "="),
 )
 

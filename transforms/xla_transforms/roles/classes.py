@@ -91,9 +91,8 @@ def find_method(roles: Roles, node: cst.ClassDef, name: str) -> cst.FunctionDef 
     return None
 
 
-def attribute_of(roles: Roles, item: Fact, node: cst.Attribute) -> Facts:
-    """What ``.attr`` of something with this one fact is."""
-    attr = node.attr.value
+def attribute_of(roles: Roles, item: Fact, attr: str, node: cst.CSTNode) -> Facts:
+    """What ``.attr`` of something with this one fact is; ``node`` is where that is asked."""
     if item.kind is Kind.NAME:
         return ev.named(roles, f"{item.detail}.{attr}", node)
     if isinstance(item.node, cst.ClassDef):
@@ -112,6 +111,17 @@ def attribute_of(roles: Roles, item: Fact, node: cst.Attribute) -> Facts:
     if item.kind is Kind.DEVICE and attr == "type":
         return fact(Kind.STRING, item.detail)
     return UNKNOWN
+
+
+def overridden(roles: Roles, node: cst.Attribute) -> Facts:
+    """The methods that subclasses of the program define anew for ``self.method``: it may be theirs."""
+    owner = roles.index(node).class_of(node)
+    found: set[Fact] = set()
+    for sub in subclasses(roles, owner) if owner is not None else ():
+        for binding in roles.index(sub).scopes[sub].bindings.get(node.attr.value, ()):
+            if isinstance(binding.node, cst.FunctionDef):
+                found |= _in_body(roles, binding)
+    return frozenset(found)
 
 
 def _of_model(item: Fact, attr: str) -> Facts:

@@ -102,7 +102,9 @@ def named(roles: Roles, path: str, node: cst.CSTNode) -> Facts:
 def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
     found: set[Fact] = set()
     for item in roles.facts(node.value):
-        found |= classes.attribute_of(roles, item, node)
+        found |= classes.attribute_of(roles, item, node.attr.value, node)
+    if classes.is_self(roles, node.value):
+        found |= classes.overridden(roles, node)
     given = known(frozenset(found))
     if given and any(f.kind is not Kind.NUMBER for f in given):
         return frozenset(found)
