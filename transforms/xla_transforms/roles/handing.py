@@ -19,7 +19,7 @@ _PARTIAL = "functools.partial"
 
 def instance_calls(roles: Roles, owner: cst.ClassDef) -> list[cst.Call]:
     """The calls ``thing(...)`` of instances of a class."""
-    return [call for call, facts in _through_variables(roles) if any(f.node is owner for f in facts)]
+    return [call for call, facts in roles.through_variables() if any(f.node is owner for f in facts)]
 
 
 def indirect_calls(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
@@ -27,36 +27,42 @@ def indirect_calls(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Ca
 
     Only for one that is handed on: a callback, say.
     """
-    if not _handed_on(roles, function):
+    if function.name.value not in _handed_on(roles):
         return []
-    with roles.guarded(("indirect", function)) as free:
-        held = ((call, f) for call, facts in (_through_variables(roles) if free else ()) for f in facts)
-        return [(call, 1 if f.detail == "bound" else 0) for call, f in held if f.node is function]
+    held = ((call, f) for call, facts in roles.through_variables() for f in facts)
+    return [(call, 1 if f.detail == "bound" else 0) for call, f in held if f.node is function]
 
 
-def _handed_on(roles: Roles, function: cst.FunctionDef) -> bool:
-    """Whether the name of a function stands anywhere but in a call of it."""
-    name = function.name.value
-    for index in roles.program.modules.values():
-        for node in (*index.named(name), *index.attributed(name)):
-            parent = index.parent(node)
-            if not (isinstance(parent, cst.Call) and parent.func is node) and parent is not function:
-                return True
-    return False
-
-
-def _through_variables(roles: Roles) -> list[tuple[cst.Call, Facts]]:
+def find_calls(roles: Roles) -> Iterator[tuple[cst.Call, Facts]]:
     """The calls of what variables and attributes hold: instances and functions of the program."""
-    return roles.remembered("through variables", lambda: list(_find_calls(roles)))
-
-
-def _find_calls(roles: Roles) -> Iterator[tuple[cst.Call, Facts]]:
+    called = any(f.name.value == "__call__" for f in _functions(roles))
+    if not called and not _handed_on(roles).intersection(f.name.value for f in _functions(roles)):
+        return
     for calls in roles.program.calls.values():
         for call in filter(lambda c: _may_hold(roles, c.func), calls):
             facts = roles.facts(call.func)
             found = of_kind(facts, Kind.INSTANCE) | of_kind(facts, Kind.FUNCTION)
             if found:
                 yield call, found
+
+
+def _functions(roles: Roles) -> Iterator[cst.FunctionDef]:
+    for index in roles.program.modules.values():
+        yield from (f for f in index.all(cst.FunctionDef) if isinstance(f, cst.FunctionDef))
+
+
+def _handed_on(roles: Roles) -> set[str]:
+    """The names that stand anywhere but in a call of them."""
+    return roles.remembered("handed on", lambda: set(_names_handed(roles)))
+
+
+def _names_handed(roles: Roles) -> Iterator[str]:
+    for index in roles.program.modules.values():
+        for node in (*index.names(), *index.all(cst.Attribute)):
+            parent = index.parent(node)
+            defines = isinstance(parent, (cst.FunctionDef, cst.ClassDef, cst.ImportAlias))
+            if not defines and not (isinstance(parent, cst.Call) and parent.func is node):
+                yield node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
 
 
 def _may_hold(roles: Roles, function: cst.BaseExpression) -> bool:
