@@ -228,3 +228,79 @@ def test_a_generator_that_makes_something_else_of_batches_is_no_loader() -> None
 def test_a_generator_without_end_hands_on_what_it_goes_through() -> None:
     code = "def cycle(dl):\n    while True:\n        for data in dl:\n            yield data\n"
     assert facts(code + "it = cycle(DataLoader(d))\nx = next(it)\nprint(x)", "x") == {("tensor", "batch")}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"),
+    [
+        ("Optional[torch.optim.Optimizer]", {"optimizer"}), ("torch.optim.Optimizer | None", {"optimizer"}),
+        ("Union[Net, DataLoader]", {"model", "loader"}), ("Sequence[torch.optim.Optimizer]", {"sequence"}),
+        ("ours.Thing[Net]", set()), ("Optional[Elsewhere]", set()),
+    ],
+)  # fmt: skip
+def test_what_an_annotation_declares(annotation: str, kind: set[str]) -> None:
+    code = f"from typing import Optional, Sequence, Union\ndef f(x: {annotation}):\n    print(x)\n"
+    assert kinds(code, "x") == kind
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "kind"),
+    [
+        ("List[DataLoader]", "x[0]", {"loader"}), ("Dict[str, DataLoader]", "x['a']", {"loader"}),
+        ("Tuple[Net, DataLoader]", "x[1]", {"loader"}), ("Tuple[DataLoader, ...]", "x[1]", {"loader"}),
+        ("list[DataLoader]", "x[i]", {"loader"}), ("list[int]", "x[0]", {"number"}),
+    ],
+)  # fmt: skip
+def test_what_a_container_is_declared_to_hold(annotation: str, text: str, kind: set[str]) -> None:
+    code = f"from typing import Dict, List, Tuple\ndef f(x: {annotation}, i):\n    print({text})\n"
+    assert kinds(code, text) == kind
+
+
+def test_a_declaration_stands_for_the_callers_that_are_not_understood() -> None:
+    code = "def f(x: torch.optim.Optimizer):\n    x.step()\nf(elsewhere())\nf(optim.SGD(p, 0.1))\n"
+    assert facts(code, "x") == {("optimizer", "declared"), ("optimizer", "torch.optim.SGD")}
+
+
+def test_an_abstract_method_is_the_one_of_a_subclass() -> None:
+    code = """
+    from abc import ABC, abstractmethod
+    class Factory(ABC):
+        @abstractmethod
+        def build(self):
+            raise NotImplementedError
+    class Ours(Factory):
+        def build(self):
+            return DataLoader(d)
+    def run(factory: Factory):
+        loader = factory.build()
+        print(loader)
+    """
+    assert kinds(code, "loader") == {"loader"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "@contextmanager\ndef opened():\n    yield Net()\nwith opened() as x:\n    print(x)",
+        "class Opened:\n    def __enter__(self):\n        return Net()\nwith Opened() as x:\n    print(x)",
+        "class Held(Net):\n    def __enter__(self):\n        return self\nwith Held() as x:\n    print(x)",
+    ],
+)
+def test_what_a_context_manager_gives(code: str) -> None:
+    assert kinds("from contextlib import contextmanager\n" + code, "x") == {"model"}
+
+
+def test_a_generator_that_asks_an_iterator_hands_on_what_it_gives() -> None:
+    code = """
+    def timed(iterable):
+        source = iter(iterable)
+        while True:
+            try:
+                value = next(source)
+                yield value
+            except StopIteration:
+                return
+    for x in timed(DataLoader(d)):
+        print(x)
+    """
+    assert facts(code, "x") == {("tensor", "batch")}

@@ -67,10 +67,14 @@ class Answers:
 
     def _stepped(self, call: cst.Call, part: Part) -> Iterator[Unknown]:
         reason = self.reasons.why(receiver(call), *_STEPPED)
-        if not reason and not part.uses:
+        if not reason and not part.uses and not self._declared(receiver(call)):
             reason = "it is stepped like an optimizer, and no call is seen to make it"
         if reason and part.detail != Kind.SCHEDULER.value:
             yield Unknown("step", part.place, part.text, reason)
+
+    def _declared(self, node: cst.CSTNode | None) -> bool:
+        """Whether annotations say what arrives in an expression."""
+        return node is not None and any(f.detail == "declared" for f in self.roles.facts(node))
 
     def loader(self) -> Answer:
         """Whether what drives each training loop is known."""
@@ -88,7 +92,7 @@ class Answers:
 
     def _unfed(self, loop: cst.CSTNode, source: cst.BaseExpression, *, known: bool) -> Iterator[Unknown]:
         reason = self.reasons.why(source, Kind.LOADER)
-        if reason or not known:
+        if reason or not (known or self._declared(source)):
             text = reason or "no call is seen to make it"
             yield Unknown("loader", self.makers.place(loop), text_of(self.roles, source), text)
 

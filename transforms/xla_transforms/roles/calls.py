@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import by_value, classes, generators, handing, ranks, structure
-from xla_transforms.roles import evaluate as ev
+from xla_transforms.roles import by_value, classes, declared, generators, handing, ranks, structure
 from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
     DATA_PARALLEL,
@@ -214,7 +213,7 @@ def returns(roles: Roles, function: cst.CSTNode) -> Facts:
                 found.add(Fact(Kind.SEQUENCE, "yields", sequence))
     if not found:
         return fact(Kind.NONE)
-    return frozenset(found) if known(frozenset(found)) else ev.annotation(roles, function.returns)
+    return frozenset(found) if known(frozenset(found)) else declared.annotation(roles, function.returns)
 
 
 def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
@@ -258,9 +257,9 @@ def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
             found |= _arguments(roles, param, function, params)
     if param.default is not None:
         found |= roles.facts(param.default)
+    annotated = declared.annotation(roles, param.annotation)
     if known(frozenset(found)):
-        return frozenset(found)
-    annotated = ev.annotation(roles, param.annotation)
+        return frozenset(found - UNKNOWN) | annotated if annotated and found & UNKNOWN else frozenset(found)
     if annotated:
         return annotated
     in_model = owner is not None and classes.role_of(roles, owner) is Kind.MODEL

@@ -59,12 +59,30 @@ def _source(roles: Roles, node: cst.Yield) -> cst.BaseExpression | None:
     if not isinstance(node.value, cst.Name):
         return None
     bindings = roles.bindings(node.value)
-    if len(bindings) != 1 or bindings[0].how is not How.ITERATE or bindings[0].value is None:
+    if len(bindings) != 1 or bindings[0].value is None:
         return None
     value, path = bindings[0].value, bindings[0].path
+    if bindings[0].how is How.ASSIGN and not path:
+        return _iterated(roles, _inside(roles, value, "builtins.next"))
+    if bindings[0].how is not How.ITERATE:
+        return None
     if isinstance(value, cst.Call) and roles.path(value.func) in _COUNTED and path == (1,):
         return value.args[0].value
     return value if not path else None
+
+
+def _inside(roles: Roles, node: cst.BaseExpression, function: str) -> cst.BaseExpression | None:
+    """What a call of a builtin is given."""
+    called = isinstance(node, cst.Call) and node.args and roles.path(node.func) == function
+    return node.args[0].value if called and isinstance(node, cst.Call) else None
+
+
+def _iterated(roles: Roles, node: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    """The iterable of an iterator that was made by ``iter``."""
+    if isinstance(node, cst.Name):
+        bindings = roles.bindings(node)
+        node = bindings[0].value if len(bindings) == 1 else None
+    return _inside(roles, node, "builtins.iter") if node is not None else None
 
 
 def _reads(roles: Roles, function: cst.FunctionDef, param: cst.Param) -> Iterator[cst.Name]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import by_value, generators, ranks
+from xla_transforms.roles import by_value, calls, classes, declared, generators, ranks
 from xla_transforms.roles.additions import held
 from xla_transforms.roles.catalog import BUILTIN_WRAPPERS, ITERATION_WRAPPERS
 from xla_transforms.roles.facts import UNKNOWN, Fact, Facts, Kind, fact, known
@@ -37,6 +37,8 @@ def _step(roles: Roles, item: Fact, step: int | str) -> Facts:
         return _of_literal(roles, item.node, step)
     if item.kind is Kind.SEQUENCE and isinstance(item.node, (cst.ListComp, cst.GeneratorExp)):
         return roles.facts(item.node.elt)
+    if item.kind in (Kind.SEQUENCE, Kind.MAPPING) and isinstance(item.node, cst.Subscript):
+        return declared.element(roles, item.node, step)
     if item.kind is Kind.MAPPING and isinstance(item.node, cst.Dict):
         return _of_dict(roles, item.node, step)
     if item.kind is Kind.MAPPING and isinstance(item.node, cst.DictComp):
@@ -70,6 +72,20 @@ def _of_dict_call(roles: Roles, node: cst.Call, step: int | str) -> Facts:
     chosen = [a.value for a in node.args if a.keyword and step in (a.keyword.value, "*")]
     more = held(roles, node, step if isinstance(step, str) and step != "*" else None)
     return more.union(*(roles.facts(e) for e in chosen)) or UNKNOWN
+
+
+def entered(roles: Roles, facts: Facts) -> Facts:
+    """What ``with value as name`` gives the name, where ``value`` has the given facts."""
+    found: set[Fact] = set()
+    for item in facts:
+        if item.kind is Kind.SEQUENCE and item.detail == "yields":
+            found |= at(roles, frozenset({item}), ("*",))
+        elif item.kind is Kind.INSTANCE and isinstance(item.node, cst.ClassDef):
+            enter = classes.find_method(roles, item.node, "__enter__")
+            found |= calls.returns(roles, enter) if enter is not None else UNKNOWN
+        else:
+            found.add(item)
+    return frozenset(found)
 
 
 def subscript(roles: Roles, node: cst.Subscript) -> Facts:
