@@ -227,15 +227,17 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
     direct = isinstance(owner, cst.ClassDef)
     names = [name]
     if name == "__init__" and owner is not None:
-        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner))]
+        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner)), "cls"]
     if name == "__call__" and owner is not None:
         family = [owner, *classes.subclasses(roles, owner)]
         users = [c for c in family if classes.find_method(roles, c, name) is function]
         return [(call, 1) for c in users for call in handing.instance_calls(roles, c)]
     found: list[tuple[cst.Call, int]] = []
-    for candidate in (c for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ())):
+    every = ((n, c) for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ()))
+    for candidate_name, candidate in every:
         for item in roles.facts(candidate.func):
-            hit = item.node is function or (name == "__init__" and item.kind is Kind.CLASS)
+            made = name == "__init__" and item.kind is Kind.CLASS
+            hit = item.node is function or (made and (candidate_name != "cls" or item.node is owner))
             if hit:
                 bound = item.detail == "bound" or (direct and name == "__init__")
                 found.append((candidate, 1 if bound else 0))
@@ -250,7 +252,8 @@ def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
     params = parameters(function)
     owner = _owner(roles, function)
     if owner is not None and params and params[0] is param:
-        return classes.instance(roles, owner)
+        of_class = any(getattr(d.decorator, "value", "") == "classmethod" for d in function.decorators)
+        return fact(Kind.CLASS, "", owner) if of_class else classes.instance(roles, owner)
     found: set[Fact] = set()
     with roles.guarded(("parameter", param)) as free:
         if free:
