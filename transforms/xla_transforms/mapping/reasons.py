@@ -154,6 +154,8 @@ class Reasons:
         elif functions := of_kind(self.roles.facts(node.func), Kind.FUNCTION):
             for fact in functions:
                 yield from self._returned(fact.node, wanted, depth, seen)
+        elif isinstance(node.func, cst.Call):
+            yield from self._call(node.func, wanted, depth, seen)
         else:
             yield from self._taken(node.func, "what gives back is not known:", wanted, depth, seen)
 
