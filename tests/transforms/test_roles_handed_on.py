@@ -261,6 +261,18 @@ def test_a_declaration_stands_for_the_callers_that_are_not_understood() -> None:
     assert facts(code, "x") == {("optimizer", "declared"), ("optimizer", "torch.optim.SGD")}
 
 
+def test_a_field_is_what_it_is_declared_to_be() -> None:
+    code = """
+    from dataclasses import dataclass
+    @dataclass
+    class Data:
+        loader: DataLoader
+    data = Data(loader=elsewhere())
+    print(data.loader)
+    """
+    assert facts(code, "data.loader") == {("loader", "declared")}
+
+
 def test_an_abstract_method_is_the_one_of_a_subclass() -> None:
     code = """
     from abc import ABC, abstractmethod

@@ -150,6 +150,8 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
             found |= ev.bound(roles, binding) if free else NOTHING
     if find_method(roles, node, "__init__") is None:
         found |= _from_keywords(roles, node, attr)
+    if any(f.detail == "declared" for f in found):  # what a field is declared to be stands for the unknown
+        found -= UNKNOWN
     return frozenset(found)
 
 
