@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 # What a program that uses a GPU says somewhere. Its other modules need not: a file that asks for the rank,
@@ -77,9 +77,9 @@ def _steps(texts: Mapping[str, str]) -> dict[str, list[str]]:
     by_tail: dict[str, list[str]] = {}
     for name in texts:
         by_tail.setdefault(name.rpartition(".")[2], []).append(name)
-    found = {}
+    found, packages = {}, packages_of(texts)
     for name, text in texts.items():
-        paths = dict.fromkeys(imported(name, text))
+        paths = dict.fromkeys(imported(name, text, packages))
         found[name] = list(dict.fromkeys(other for path in paths for other in nearest(name, path, by_tail)))
     return found
 
@@ -103,8 +103,14 @@ def _needed(steps: Mapping[str, list[str]], names: list[str], own: Collection[st
     return found
 
 
-def imported(importer: str, text: str) -> Iterator[str]:
+def packages_of(names: Iterable[str]) -> set[str]:
+    """The modules that hold others: a relative import in such a one starts at itself."""
+    return {name.rpartition(".")[0] for name in names} - {""}
+
+
+def imported(importer: str, text: str, packages: Collection[str] = ()) -> Iterator[str]:
     """The dotted paths that a module imports, and those that its imported names may be."""
+    importer = f"{importer}.__init__" if importer in packages else importer
     for match in _IMPORT.finditer(text):
         if match["modules"]:
             yield from (part.split()[0] for part in match["modules"].split(",") if part.strip())

@@ -10,7 +10,7 @@ from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
 from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
-from xla_transforms.findings import Finding
+from xla_transforms.findings import Finding, Span
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import FRAMEWORK, GPU, RELATED, Group, groups, module_name
 from xla_transforms.mapping import Mapper, ProjectMap
@@ -121,13 +121,30 @@ class _Batch:
         if not (any(map(concerns, said)) and any(map(_speaks, said))):
             return
         roles = self.analysed(group)
+        outcomes: dict[str, Outcome] = {}
         for name in roles.program.modules:
             path = self.paths[name]
             _, data, encoding = self.texts[path]
             index = roles.program.modules[name]
             context = Context(index, roles, Plan(index), self.settings)
-            outcome = _guarded(_Module(context, data, encoding, path), self.failure)
-            self.found.setdefault(path, []).append(outcome)
+            outcomes[name] = _guarded(_Module(context, data, encoding, path), self.failure)
+        self._keep_whole(outcomes, roles.program)
+        for name, outcome in outcomes.items():
+            self.found.setdefault(self.paths[name], []).append(outcome)
+
+    def _keep_whole(self, outcomes: dict[str, Outcome], program: Program) -> None:
+        """Withdraw what belongs with the changes of a file that keeps none: a half would run nowhere."""
+        for name in [n for n, outcome in outcomes.items() if _refused(outcome)]:
+            for index in program.related(program.modules[name]):
+                outcomes[index.name] = self._without(outcomes[index.name], self.paths[name])
+
+    def _without(self, outcome: Outcome, other: str) -> Outcome:
+        """The outcome of a file without its changes, which belong with those of another one."""
+        if not outcome.edits:
+            return outcome
+        reason = f"they belong with those of {other}, which are not sound"
+        kept = replace(outcome, code=outcome.source, edits=(), changes=(), _narrower=None)
+        return _withdrawn(kept, self.sources[outcome.path].span_of(0, 0), reason)
 
     def analysed(self, group: Group) -> Roles:
         """The analysis of a program, without the modules that cannot be parsed.
@@ -169,6 +186,18 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
         return failure(module.path, module.data, SourceError("XLA006", reason))
 
 
+def _refused(outcome: Outcome) -> bool:
+    return outcome.failed or any(finding.code == WITHDRAWN.code for finding in outcome.findings)
+
+
+def _withdrawn(outcome: Outcome, span: Span, reason: str) -> Outcome:
+    """The outcome of a file that keeps none of its changes, with the reason."""
+    advice = "please report this file; migrate it by the findings below meanwhile"
+    message = f"all changes withdrawn: {reason}"
+    finding = Finding(WITHDRAWN.code, WITHDRAWN.name, WITHDRAWN.severity, message, span, advice)
+    return replace(outcome, findings=(finding, *outcome.findings))
+
+
 def _writes(text: str) -> Callable[[Render], str]:
     return lambda render: text
 
@@ -196,11 +225,12 @@ class _Module:
         try:
             code = self._sound(sites, ids)
         except Conflict as error:
-            return self._withdrawn(base, str(error))
+            return _withdrawn(base, source.span_of(0, 0), str(error))
         if code is None and check.parse(text) is None:  # the parser takes what Python refuses
             raise syntax_error(text, SyntaxError())
         if code is None:
-            return self._withdrawn(base, "the result would not compile or would use an unbound name")
+            reason = "the result would not compile or would use an unbound name"
+            return _withdrawn(base, source.span_of(0, 0), reason)
         edits = tuple(line_edits(source.text, code))
         changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
         return replace(base, code=code, edits=edits, changes=changes)
@@ -253,11 +283,3 @@ class _Module:
             text += source.newline if apart else ""
             sites.append(Site(offset, offset, _writes(text), 0, -1))
         return sites
-
-    def _withdrawn(self, base: Outcome, reason: str) -> Outcome:
-        span = self.context.index.source.span_of(0, 0)
-        finding = Finding(
-            WITHDRAWN.code, WITHDRAWN.name, WITHDRAWN.severity, f"all changes withdrawn: {reason}", span,
-            "please report this file; migrate it by the findings below meanwhile",
-        )  # fmt: skip
-        return replace(base, findings=(finding, *base.findings))

@@ -9,7 +9,7 @@ import libcst as cst
 
 from xla_transforms.roles import Kind, Roles, classes
 from xla_transforms.roles.calls import sites
-from xla_transforms.roles.drawing import loaders_behind
+from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.tree import LOOPS, children, method, receiver, walk
 
 _OWN_CODE = {cst.FunctionDef, cst.ClassDef, cst.Lambda}

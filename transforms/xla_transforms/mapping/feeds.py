@@ -6,7 +6,7 @@ import libcst as cst
 
 from xla_transforms.mapping.reach import Reach
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.roles.drawing import loaders_behind
+from xla_transforms.roles.structure import loaders_behind
 
 _COUNTS = frozenset({Kind.NUMBER, Kind.SEQUENCE, Kind.TENSOR, Kind.DATASET, Kind.STRING, Kind.MAPPING})
 

@@ -16,9 +16,9 @@ from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import sites
 from xla_transforms.roles.classes import find_method
-from xla_transforms.roles.drawing import loaders_behind
 from xla_transforms.roles.facts import Facts, of_kind
 from xla_transforms.roles.ranks import SIZES
+from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Binding, How, Scope, parameters
 from xla_transforms.tree import children, method, receiver, value_of, walk
 

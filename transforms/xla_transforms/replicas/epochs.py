@@ -9,8 +9,8 @@ import libcst as cst
 
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.drawing import loaders_behind
 from xla_transforms.roles.elsewhere import given, text_at
+from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.tree import LOOPS, body_of, walk
 
 _DEEP = 5

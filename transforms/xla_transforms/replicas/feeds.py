@@ -20,10 +20,10 @@ from xla_transforms.replicas.keywords import keys_given, only_here, spread
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases, find_method
-from xla_transforms.roles.drawing import loaders_behind
 from xla_transforms.roles.elsewhere import text_at
 from xla_transforms.roles.facts import known
 from xla_transforms.roles.ranks import RANK
+from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Scope
 from xla_transforms.tree import COMPREHENSIONS, LOOPS, argument, has_star, string_value, value_of, walk
 
