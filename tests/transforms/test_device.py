@@ -227,6 +227,13 @@ def test_name_whose_way_is_lost_is_reported() -> None:
     assert findings(code, *DEVICE) == [("XLA190", 3)]
 
 
+def test_a_table_by_types_of_devices_that_lacks_the_xla_device_is_reported() -> None:
+    code = 'import torch\n\nx = x.cuda()\nnames = {"cuda": "nccl", "cpu": "gloo"%s}\n'
+    assert findings(code % "", "device") == [("XLA190", 4)]
+    assert findings(code % ', "xla": "xla"', "device") == []
+    assert findings(code.replace("cpu", "torch") % "", "device") == []
+
+
 def test_device_of_a_configuration_is_reported() -> None:
     code = 'import torch\n\nmodel = net.cuda()\ndevice = torch.device(cfg["device"])\n'
     assert findings(code, *DEVICE) == [("XLA192", 4)]

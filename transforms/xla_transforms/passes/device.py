@@ -14,7 +14,7 @@ from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import KEEPERS, Use, Uses, is_word, reads, words
 from xla_transforms.placing import VARIABLE, device_here
 from xla_transforms.roles import Kind
-from xla_transforms.tree import has_star, numbers_device, value_of
+from xla_transforms.tree import has_star, numbers_device, string_value, value_of
 
 NAME = Rule(
     "XLA101",
@@ -45,6 +45,7 @@ OUTSIDE = Rule(
 RULES = (NAME, WORD, VARIABLE, LEFT, OUTSIDE)
 
 _CONSTRUCTOR = "torch.device"
+_TYPES = frozenset({"cpu", "hpu", "mps", "npu", "xpu"})
 _ACCELERATOR = "torch.accelerator.current_accelerator"
 _SHOWS = frozenset(
     f"builtins.{name}" for name in ("print", "repr", "len", "format", "ValueError", "RuntimeError")
@@ -142,6 +143,10 @@ def _report_outside(context: Context, call: cst.Call, given: cst.BaseExpression)
 
 def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
     """Write a bare name of the device anew, by what is done with it."""
+    if _keys_table(context, word):
+        message = f'this table by types of devices has no entry "{context.target.device_type}"'
+        context.plan.report(LEFT, word, message, "add one, or look this one up for the XLA device")
+        return
     found = uses.of(word)
     if found & {Use.OTHER, Use.OPTION} or _compared(context, word) or _shown(context, word):
         return
@@ -158,6 +163,16 @@ def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
         change.replace(word, change.spell(context.target.device))
     else:
         change.replace(word, _quoted(context, word, context.target.device_type))
+
+
+def _keys_table(context: Context, word: cst.BaseExpression) -> bool:
+    """Whether a word is a key beside other types of devices: ``{"cuda": "nccl", "cpu": "gloo"}``."""
+    element = context.index.parent(word)
+    table = context.index.parent(element) if isinstance(element, cst.DictElement) else None
+    if not isinstance(table, cst.Dict) or element.key is not word:  # type: ignore[union-attr]
+        return False
+    keys = {string_value(e.key) for e in table.elements if isinstance(e, cst.DictElement)}
+    return bool(keys & _TYPES) and context.target.device_type not in keys
 
 
 def _compared(context: Context, word: cst.BaseExpression) -> bool:
