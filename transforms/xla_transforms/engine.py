@@ -23,6 +23,7 @@ __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 _GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
 _RELATED = re.compile(RELATED.pattern.encode(), re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
+_FROM = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import", re.MULTILINE)
 _CALLS = 5_000  # takes less than half of the usual stack of 8 MiB
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
@@ -46,7 +47,7 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        if _speaks(data) or _RELATED.search(data):
+        if _speaks(data) or _RELATED.search(data) or _hands_on(path, data):
             texts[path] = (text, data, encoding)
     if any(_speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
@@ -59,6 +60,11 @@ def migrate_program(
 def _speaks(data: bytes) -> bool:
     """Whether a file by itself is reason enough to read its program."""
     return bool((b"torch" in data and _GPU.search(data)) or _FRAMEWORK.search(data))
+
+
+def _hands_on(path: str, data: bytes) -> bool:
+    """Whether a file is a package's own and imports something: others get it from there."""
+    return path.endswith("__init__.py") and _FROM.search(data) is not None
 
 
 @contextmanager
