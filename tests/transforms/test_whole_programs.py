@@ -99,7 +99,8 @@ def test_what_a_package_hands_on_belongs_to_those_that_take_it_there() -> None:
         b'if __name__ == "__main__":\n    launch(main)\n',
         "core/__init__.py": b"from .start import launch\nfrom .trainer import Trainer\n",
         "core/start.py": b"import torch.distributed as dist\nimport torch.multiprocessing as mp\n\n\n"
-        b'def work(rank, n, main):\n    dist.init_process_group("nccl", rank=rank, world_size=n)\n    main()\n'
+        b'def work(rank, n, main):\n    dist.init_process_group("nccl", rank=rank, world_size=n)\n'
+        b"    main()\n"
         b"\n\ndef launch(main):\n    mp.spawn(work, args=(2, main), nprocs=2)\n",
         "core/trainer.py": b"import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n\n"
         b"class Trainer:\n    def run(self):\n        model = DDP(torch.nn.Linear(2, 2).cuda())\n",
