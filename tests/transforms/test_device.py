@@ -228,10 +228,13 @@ def test_name_whose_way_is_lost_is_reported() -> None:
 
 
 def test_a_table_by_types_of_devices_that_lacks_the_xla_device_is_reported() -> None:
-    code = 'import torch\n\nx = x.cuda()\nnames = {"cuda": "nccl", "cpu": "gloo"%s}\n'
-    assert findings(code % "", "device") == [("XLA190", 4)]
+    table = '{"cuda": "nccl", "cpu": "gloo"%s}'
+    code = f"import torch\n\n\ndef f(kind):\n    x.cuda()\n    names = {table}\n    return names.get(kind)\n"
+    assert findings(code % "", "device") == [("XLA190", 6)]
+    assert findings(f"import torch\nx.cuda()\nprint({table}[kind])\n" % "", "device") == [("XLA190", 3)]
     assert findings(code % ', "xla": "xla"', "device") == []
     assert findings(code.replace("cpu", "torch") % "", "device") == []
+    assert findings(code.replace("get(kind)", "copy()") % "", "device") == []
 
 
 def test_device_of_a_configuration_is_reported() -> None:
