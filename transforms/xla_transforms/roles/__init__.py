@@ -8,7 +8,7 @@ by the returns of the function called. Where nothing is known the answer is ``UN
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import libcst as cst
 
@@ -37,10 +37,9 @@ class Roles:
         self._paths: dict[int, str] = {}
         self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
+        self._memory: dict[object, Any] = {}
         self._busy: set[object] = set()
         self._once: dict[str, Any] = {}
-        self.bases: dict[cst.ClassDef, list[cst.ClassDef | str]] = {}  # see classes.bases
-        self.subclasses: dict[cst.ClassDef, list[cst.ClassDef]] = {}  # see classes.subclasses
         self._cut = False
 
     def once(self, question: str, answer: Callable[[], Answer]) -> Answer:
@@ -82,10 +81,6 @@ class Roles:
             self._provisional.clear()
         self._cut = (self._cut or outer_cut) and bool(self._busy)
         return facts
-
-    def settled(self, node: cst.CSTNode) -> bool:
-        """Whether what is known of an expression holds for every question, not only for one that is open."""
-        return id(node) in self._facts
 
     def kinds(self, node: cst.CSTNode | None) -> set[Kind]:
         return {f.kind for f in known(self.facts(node))} if node is not None else set()
@@ -185,6 +180,17 @@ class Roles:
     def element(self, node: cst.CSTNode, path: tuple[int | str, ...]) -> Facts:
         """What iterating over an expression gives, led through tuple unpacking by ``path``."""
         return structure.iterated(self, node, path)
+
+    def remembered(self, key: object, answer: Callable[[], Answer]) -> Answer:
+        """The answer to a question, kept unless one that is open further out had a part in it."""
+        if key in self._memory:
+            return cast("Answer", self._memory[key])
+        outer_cut, self._cut = self._cut, False
+        found = answer()
+        if not self._cut:
+            self._memory[key] = found
+        self._cut = self._cut or outer_cut
+        return found
 
     def guarded(self, key: object) -> Guard:
         """Marks a question as being asked; gives ``False`` where it is being asked already."""
