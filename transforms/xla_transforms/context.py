@@ -7,6 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.apex import Amp
 from xla_transforms.frameworks import Frameworks
 from xla_transforms.loops import Loops
 from xla_transforms.loops.deferral import Deferral
@@ -55,6 +56,11 @@ class Context:
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
         return self.roles.once("scalers", lambda: find_groups(self.roles))
+
+    @cached_property
+    def apex(self) -> Amp:
+        """The program's use of apex's mixed precision."""
+        return self.roles.once("apex", lambda: Amp(self.roles))
 
     @cached_property
     def replicas(self) -> Replicas:
@@ -118,7 +124,8 @@ class Context:
     @cached_property
     def uses_amp(self) -> bool:
         """Whether the program computes under autocast or scales its loss."""
-        return self.roles.once("amp", lambda: any(map(self._is_amp, self._calls("autocast", "GradScaler"))))
+        begun = self.roles.once("amp", lambda: any(map(self._is_amp, self._calls("autocast", "GradScaler"))))
+        return begun or self.apex.understood
 
     def _is_amp(self, call: cst.Call) -> bool:
         """Whether a call begins mixed precision: ``autocast(enabled=False)`` keeps something out of it."""
