@@ -19,10 +19,10 @@ from soundness import compiles, lost_comments, undefined_names
 from xla_transforms.engine import Outcome, migrate_bytes, migrate_program
 from xla_transforms.rules import FAULT, WITHDRAWN
 
-# What is written where tensors of the device are checkpointed, stepped, read or saved: in a project these may
-# be another module's.
-_OF_TENSORS = frozenset({"XLA2", "XLA5", "XLA6", "XLA7", "XLA8"})
-GPU_CODE = re.compile(r"cuda|accelerator|gpu|to \( (\w+ \. )*device")
+# What is written for the devices, ranks and tensors that other modules of a project make: a device option
+# that is read, ranks, collectives, checkpointing, loaders, steps, reads, saves.
+_ELSEWHERE = ("XLA110", "XLA14", "XLA15", "XLA26", "XLA5", "XLA6", "XLA7", "XLA8")
+GPU_CODE = re.compile(r"cuda|accelerator|gpu|pin_memory|to \( (\w+ \. )*device")
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Counts:
     edits: int = 0
     seconds: float = 0.0  # of the processor, for the first migration
     memory: int = 0  # the most that the process held by then, in MB
+    codes: set[str] = field(default_factory=set)  # of the rules that changed something
     changes_in: dict[str, Counter[str]] = field(default_factory=dict)  # by file, for each rule
     findings_in: dict[str, Counter[str]] = field(default_factory=dict)
     crashes: list[str] = field(default_factory=list)
@@ -109,7 +110,7 @@ def count(counts: Counts, path: str, outcome: Outcome) -> None:
     counts.untouched += not changed
     if outcome.failed:
         return
-    counts.silent += [f"{path}:{line}" for line in unnamed(outcome)]
+    counts.silent += [f"{path}:{line}" for line in unnamed(outcome, "XLA110" in counts.codes)]
     if not changed:
         return
     counts.edits += len(outcome.edits)
@@ -121,8 +122,8 @@ def count(counts: Counts, path: str, outcome: Outcome) -> None:
         counts.undefined.append(path)
     if lost_comments(outcome.source, outcome.code):
         counts.comments.append(path)
-    rules = {change.code[:4] for change in outcome.changes}
-    if not names_a_gpu(outcome.source) and not rules <= _OF_TENSORS:
+    others = [change for change in outcome.changes if not change.code.startswith(_ELSEWHERE)]
+    if others and not names_a_gpu(outcome.source):
         counts.without_gpu.append(path)
 
 
@@ -135,6 +136,7 @@ def counts_of(label: str, folder: Path) -> Counts:
     start = time.process_time()
     outcomes = migrate({p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}, counts)
     counts.seconds, counts.memory = time.process_time() - start, _peak()
+    counts.codes = {change.code for outcome in outcomes.values() for change in outcome.changes}
     for path, outcome in outcomes.items():
         count(counts, path, outcome)
     again = migrate({path: outcome.data for path, outcome in outcomes.items()}, counts)

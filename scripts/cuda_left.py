@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from xla_transforms.engine import Outcome
 
+_OTHERS = frozenset({"cpu", "hpu", "mps", "npu", "xpu"})  # devices that stand beside CUDA in a table
 _DEVICE = re.compile(r"cuda(:\d+)?")
 _TORCH = ("torch.cuda.", "torch.accelerator.", "torch.backends.cuda.")
 # What does without CUDA what it did with it, or only asks whether it is there.
@@ -22,10 +23,11 @@ _WHOLE = frozenset({"XLA163", "XLA191", "XLA197"})
 _LONG = 20  # lines: a finding about more than that names where it starts
 
 
-def unnamed(outcome: Outcome) -> list[int]:
+def unnamed(outcome: Outcome, options: bool = False) -> list[int]:
     """The lines of the migrated text with something of CUDA on them that no finding of the outcome names.
 
-    Raises ``SyntaxError`` for text that does not parse.
+    ``options`` tells that the program reads its device options as XLA's: their defaults stay. Raises
+    ``SyntaxError`` for text that does not parse.
     """
     if any(f.code in _WHOLE for f in outcome.findings) and not outcome.edits:
         return []
@@ -34,7 +36,7 @@ def unnamed(outcome: Outcome) -> list[int]:
     for span in (finding.span for finding in outcome.findings):
         last = span.end_line if span.end_line - span.line < _LONG else span.line
         named.update(range(span.line, last + 1))
-    lines = {(node.lineno, node.end_lineno or node.lineno) for node in _constructs(outcome.code)}
+    lines = {(node.lineno, node.end_lineno or node.lineno) for node in _constructs(outcome.code, options)}
     old = set(outcome.source.splitlines())
     asked = [n for n, text in enumerate(outcome.code.splitlines(), 1) if _ASKED in text and text not in old]
     return sorted(
@@ -61,12 +63,12 @@ def _origins(outcome: Outcome) -> Iterator[range]:
         line += 1
 
 
-def _constructs(code: str) -> Iterator[ast.expr]:
+def _constructs(code: str, options: bool) -> Iterator[ast.expr]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(code.removeprefix("\ufeff"))
     imported = dict(_imported(tree))
-    silent = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}  # docstrings and their like
+    silent = {id(part) for part in _silent(tree, options)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":
             yield node.func
@@ -76,6 +78,18 @@ def _constructs(code: str) -> Iterator[ast.expr]:
                 yield node
         elif isinstance(node, ast.Constant) and id(node) not in silent and _names_device(node.value):
             yield node
+
+
+def _silent(tree: ast.Module, options: bool) -> Iterator[ast.AST]:
+    """Texts that choose no device: docstrings, keys of tables that are not by device, options' defaults."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            yield node.value
+        elif isinstance(node, ast.Dict):
+            keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+            yield from (key for key in node.keys if key is not None and not keys & _OTHERS)
+        elif options and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield from ast.walk(node) if node.func.attr == "add_argument" else ()
 
 
 def _names_device(value: object) -> bool:

@@ -52,3 +52,9 @@ def test_a_function_that_the_master_alone_calls_is_told() -> None:
 def test_a_function_that_all_call_broadcasts() -> None:
     code = launched(*WRAPPED, "check(model)", before="\n\n" + CHECK.format("model.zero_grad()", BOTH))
     assert "    xm.broadcast_master_param(model)\n    model.eval()\n" in run_only(code, "replica_buffers")
+
+
+@pytest.mark.parametrize("rank", ['opt["rank"]', "self.rank", "rank"])
+def test_where_an_unknown_rank_is_asked_for_no_broadcast_is_written(rank: str) -> None:
+    code = launched(*WRAPPED, f"if {rank} == 0:", "    model.eval()")
+    assert [found for found, _ in findings(code, "replica_buffers")] == ["XLA149"]

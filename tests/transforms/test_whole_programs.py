@@ -95,6 +95,24 @@ def test_a_program_whose_calls_lead_far_is_analysed() -> None:
     assert "return x.to(" in outcome.code
 
 
+def test_what_a_package_hands_on_belongs_to_those_that_take_it_there() -> None:
+    files = {
+        "train.py": b"from core import launch, Trainer\n\n\ndef main():\n    Trainer().run()\n\n\n"
+        b'if __name__ == "__main__":\n    launch(main)\n',
+        "core/__init__.py": b"from .start import launch\nfrom .trainer import Trainer\n",
+        "core/start.py": b"import torch.distributed as dist\nimport torch.multiprocessing as mp\n\n\n"
+        b'def work(rank, n, main):\n    dist.init_process_group("nccl", rank=rank, world_size=n)\n'
+        b"    main()\n"
+        b"\n\ndef launch(main):\n    mp.spawn(work, args=(2, main), nprocs=2)\n",
+        "core/trainer.py": b"import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n\n"
+        b"class Trainer:\n    def run(self):\n        model = DDP(torch.nn.Linear(2, 2).cuda())\n",
+    }
+    outcomes = migrate_program(files)
+    assert "torch_xla.launch(work" in outcomes["core/start.py"].code
+    assert "xm.broadcast_master_param(model)" in outcomes["core/trainer.py"].code
+    assert "DDP" not in outcomes["core/trainer.py"].code
+
+
 # ---- modules that say nothing of GPUs, ranks or steps
 
 _DATA = b"""\

@@ -41,8 +41,6 @@ class Roles:
         self._variables: list[tuple[cst.Call, Facts]] | None = None
         self._busy: set[object] = set()
         self._once: dict[str, Any] = {}
-        self.bases: dict[cst.ClassDef, list[cst.ClassDef | str]] = {}  # see classes.bases
-        self.subclasses: dict[cst.ClassDef, list[cst.ClassDef]] = {}  # see classes.subclasses
         self._cut = False
 
     def once(self, question: str, answer: Callable[[], Answer]) -> Answer:
@@ -87,10 +85,6 @@ class Roles:
         self._cut = (self._cut or outer_cut) and bool(self._busy)
         return facts
 
-    def settled(self, node: cst.CSTNode) -> bool:
-        """Whether what is known of an expression holds for every question, not only for one that is open."""
-        return id(node) in self._facts
-
     def kinds(self, node: cst.CSTNode | None) -> set[Kind]:
         return {f.kind for f in known(self.facts(node))} if node is not None else set()
 
@@ -112,11 +106,22 @@ class Roles:
         key = id(node)
         if key in self._paths:
             return self._paths[key]
-        names = of_kind(self.facts(node), Kind.NAME)
-        path = next(iter(names)).detail if len(names) == 1 else ""
+        facts = self.facts(node)
+        names = of_kind(facts, Kind.NAME)
+        path = next(iter(names)).detail if len(names) == 1 and not self._chosen(node, facts) else ""
         if key in self._facts:  # else the answer holds for the question further out alone
             self._paths[key] = path
         return path
+
+    def _chosen(self, node: cst.CSTNode, facts: Facts) -> bool:
+        """Whether an expression is a function of the program as well, by the script's own choice:
+        ``run = checkpoint if wanted else plain``. (What stands in for a failed import is no choice.)"""
+        if not any(f.kind is Kind.FUNCTION for f in facts):
+            return False
+        fallback = isinstance(node, cst.Name) and all(
+            b.how in (How.IMPORT, How.DEFINE) for b in self.bindings(node)
+        )
+        return not fallback
 
     def spelled(self, node: cst.CSTNode) -> frozenset[str]:
         """The dotted paths that an expression spells out through imports; none for a variable.

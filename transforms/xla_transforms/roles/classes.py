@@ -39,47 +39,41 @@ def role_of(roles: Roles, node: cst.ClassDef) -> Kind | None:
 
 def bases(roles: Roles, node: cst.ClassDef, depth: int = 0) -> list[cst.ClassDef | str]:
     """All bases, nearest first: classes of the program as nodes, others as dotted paths."""
-    kept = roles.bases.get(node)
-    if kept is not None:
-        return kept
+    if depth:
+        return _bases(roles, node, depth)
+    return roles.remembered(("bases", id(node)), lambda: _bases(roles, node, 0))
+
+
+def _bases(roles: Roles, node: cst.ClassDef, depth: int) -> list[cst.ClassDef | str]:
     found: list[cst.ClassDef | str] = []
-    named = [a.value.value if isinstance(a.value, cst.Subscript) else a.value for a in node.bases]
-    for base in named:
+    for arg in node.bases:
+        base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
         for item in roles.facts(base):
             if item.kind is Kind.NAME:
                 found.append(item.detail)
             elif isinstance(item.node, cst.ClassDef) and item.kind is Kind.CLASS and depth < 8:
                 found.append(item.node)
                 found.extend(bases(roles, item.node, depth + 1))
-    # what was cut short, by a question that is open or by the depth, holds for this once
-    classes = [c for c in found if isinstance(c, cst.ClassDef)]
-    if all(map(roles.settled, named)) and all(c in roles.bases for c in classes):
-        roles.bases[node] = found
+    return found
+
+
+def subclasses(roles: Roles, node: cst.ClassDef) -> list[cst.ClassDef]:
+    """The classes of the program that inherit from one, directly or not."""
+    return roles.remembered("subclasses", lambda: _subclasses(roles)).get(node, [])
+
+
+def _subclasses(roles: Roles) -> dict[cst.ClassDef, list[cst.ClassDef]]:
+    found: dict[cst.ClassDef, list[cst.ClassDef]] = {}
+    for index in roles.program.modules.values():
+        for node in index.all(cst.ClassDef):
+            assert isinstance(node, cst.ClassDef)
+            for base in lineage(roles, node)[1:]:
+                found.setdefault(base, []).append(node)
     return found
 
 
 def lineage(roles: Roles, node: cst.ClassDef) -> list[cst.ClassDef]:
     return [node, *(b for b in bases(roles, node) if isinstance(b, cst.ClassDef))]
-
-
-def subclasses(roles: Roles, owner: cst.ClassDef) -> list[cst.ClassDef]:
-    """The classes of the program that have a class among their bases."""
-    every = roles.once("classes", lambda: _classes(roles))
-    if not roles.subclasses:
-        found: dict[cst.ClassDef, list[cst.ClassDef]] = {c: [] for c in every}
-        for one in every:
-            for base in dict.fromkeys(lineage(roles, one)[1:]):
-                if base is not one:
-                    found[base].append(one)
-        if any(c not in roles.bases for c in every):
-            return found[owner]
-        roles.subclasses = found
-    return roles.subclasses[owner]
-
-
-def _classes(roles: Roles) -> list[cst.ClassDef]:
-    every = (c for index in roles.program.modules.values() for c in index.all(cst.ClassDef))
-    return [c for c in every if isinstance(c, cst.ClassDef)]
 
 
 def related(roles: Roles, one: cst.ClassDef | None, other: cst.ClassDef) -> bool:
