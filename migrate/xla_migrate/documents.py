@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from xla_migrate.files import FILE_RULE, Content, FileProblem, read, replace
 from xla_transforms.findings import Finding, Span
 
 if TYPE_CHECKING:
+    from xla_migrate.choosing import LeftOut
     from xla_transforms.engine import Outcome, Settings
 
 START = Span(0, 0, 1, 1, 1, 1)
@@ -22,7 +23,7 @@ class Document:
     """One file: what was read, what the engine made of it, and whether that was written.
 
     ``content`` is ``None`` where the file could not be read; ``problem`` is a failure to read or
-    write it.
+    write it. ``left_out`` are changes that the engine would have made.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Document:
     outcome: Outcome | None = None
     problem: FileProblem | None = None
     written: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -66,10 +68,11 @@ def file_finding(problem: FileProblem) -> Finding:
     return Finding(FILE_RULE.code, FILE_RULE.name, FILE_RULE.severity, problem.message, START)
 
 
-def gather(paths: Iterable[str]) -> list[Document]:
-    """Read all files that ``paths`` stand for; what cannot be read carries its problem."""
+def gather(paths: Iterable[str], excluded: Callable[[str], bool] | None = None) -> list[Document]:
+    """Read all files that ``paths`` stand for, but for those in their folders that are ``excluded``; what
+    cannot be read carries its problem."""
     paths = list(paths)
-    found = discover(paths)
+    found = discover(paths, excluded)
     named = set(map(os.path.normpath, paths))
     documents = [load(path) for path in found.files]
     documents += [d for d in map(_launcher, found.launchers) if d.findings or d.path in named]

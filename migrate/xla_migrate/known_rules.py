@@ -7,11 +7,12 @@ from xla_transforms.findings import Rule
 
 def known_rules() -> list[Rule]:
     """Every rule, by code."""
+    from xla_migrate.choosing import RULES as CHOICE_RULES
     from xla_migrate.files import FILE_RULE
     from xla_migrate.launches import RULES as LAUNCH_RULES
     from xla_transforms.rules import all_rules
 
-    return sorted((*all_rules(), FILE_RULE, *LAUNCH_RULES), key=lambda rule: rule.code)
+    return sorted((*all_rules(), FILE_RULE, *CHOICE_RULES, *LAUNCH_RULES), key=lambda rule: rule.code)
 
 
 def rule_fields(rule: Rule) -> dict[str, str]:

@@ -36,6 +36,7 @@ class Outcome:
     data: bytes = b""
     source: str = ""
     code: str = ""
+    encoding: str = "utf-8"
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
     edits: tuple[Edit, ...] = ()
@@ -45,7 +46,12 @@ class Outcome:
         kept = [(c, e) for c, e in zip(self.changes, self.edits, strict=True) if c.id in ids]
         edits = tuple(edit for _, edit in kept)
         code = _apply(self.source, edits)
-        return replace(self, edits=edits, code=code, changes=tuple(c for c, _ in kept))
+        changes = tuple(c for c, _ in kept)
+        data = code.encode(self.encoding)
+        return replace(self, edits=edits, code=code, data=data, changes=changes)
+
+    def without(self, ids: Collection[int]) -> Outcome:
+        return self.narrow({change.id for change in self.changes} - set(ids))
 
 
 def all_rules() -> tuple[Rule, ...]:
@@ -73,7 +79,7 @@ def migrate_bytes(data: bytes, settings: Settings, path: str = "<unknown>") -> O
     )
     code = _apply(source, edits)
     found = tuple(_findings(source))
-    return Outcome(path, data, code.encode(encoding), source, code, changes, found, edits, False)
+    return Outcome(path, data, code.encode(encoding), source, code, encoding, changes, found, edits)
 
 
 def migrate_program(files: Mapping[str, bytes], settings: Settings) -> dict[str, Outcome]:
@@ -84,7 +90,7 @@ def _failure(path: str, data: bytes, source: str, code: str, message: str, line:
     rule = next(rule for rule in RULES if rule.code == code)
     span = Span(0, 0, line, 1, line, 1)
     found = Finding(rule.code, rule.name, Severity.ERROR, message, span)
-    return Outcome(path, data, data, source, source, (), (found,), (), True)
+    return Outcome(path, data, data, source, source, findings=(found,), failed=True)
 
 
 def _findings(source: str) -> list[Finding]:

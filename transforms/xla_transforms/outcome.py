@@ -26,6 +26,7 @@ class Outcome:
     edits: tuple[Edit, ...] = ()
     failed: bool = False
     _narrower: Callable[[Collection[int]], Outcome] | None = field(default=None, repr=False, compare=False)
+    _leaver: Callable[[frozenset[int]], Outcome] | None = field(default=None, repr=False, compare=False)
 
     @property
     def data(self) -> bytes:
@@ -34,3 +35,7 @@ class Outcome:
     def narrow(self, ids: Collection[int]) -> Outcome:
         """The same outcome with the changes of the given ids and those that they need; the imports follow."""
         return self if self._narrower is None else self._narrower(frozenset(ids))
+
+    def without(self, ids: Collection[int]) -> Outcome:
+        """The same outcome without the changes of the given ids, and without those that need one of them."""
+        return self if self._leaver is None or not ids else self._leaver(frozenset(ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
@@ -167,8 +168,9 @@ class _Module:
         findings = tuple(sorted(plan.findings, key=lambda f: (f.span, f.code, f.message)))
         text = source.text
         base = Outcome(
-            self.path, self.data, text, text, self.encoding, findings=findings, _narrower=self.outcome
-        )
+            self.path, self.data, text, text, self.encoding, findings=findings, _narrower=self.outcome,
+            _leaver=partial(self.outcome_without, ids),
+        )  # fmt: skip
         sites = plan.sites(ids)
         if not sites:
             return base
@@ -182,6 +184,19 @@ class _Module:
         changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
         return replace(base, code=code, edits=edits, changes=changes)
 
+    def outcome_without(self, among: Collection[int] | None, gone: frozenset[int]) -> Outcome:
+        """The outcome of some changes (all by default) but for those that are gone or need what is gone.
+
+        What changes need is asked of the plan; where leaving some out would leave a name unbound, of each
+        change alone. Where even the rest needs what is gone nothing is left.
+        """
+        plan = self.context.plan
+        wanted = [p.id for p in plan.planned if p.sites and (among is None or p.id in among)]
+        kept = {one for one in wanted if plan.completed([one]).isdisjoint(gone)}
+        if not gone.isdisjoint(self._completed(kept)):
+            kept = {one for one in kept if gone.isdisjoint(self._completed([one]))}
+        return self.outcome(kept if gone.isdisjoint(self._completed(kept)) else ())
+
     def _completed(self, ids: Collection[int]) -> Collection[int]:
         """Some of the changes with those that they rest on, a name that they leave unbound among it."""
         plan = self.context.plan
@@ -191,7 +206,9 @@ class _Module:
                 unbound = self._unbound(self._written(sites, chosen))
             except Conflict:
                 break
-            more = plan.completed(chosen | plan.about(unbound)) if unbound else chosen
+            more = plan.completed(chosen | plan.binding(unbound)) if unbound else chosen
+            if unbound and more == chosen:
+                more = plan.completed(chosen | plan.about(unbound))
             if more == chosen:
                 break
             chosen = more

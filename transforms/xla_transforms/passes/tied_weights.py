@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.findings import Rule, Severity
 from xla_transforms.models import Move, keep_identity, moves
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method, is_self, lineage, role_of
@@ -33,7 +33,6 @@ KEPT = Rule(
     "Whether the weights are tied is not known where the model is moved; "
     "set_swap_module_params_on_conversion keeps a tie that is there.",
     Severity.WARNING,
-    Safety.UNSAFE,
 )
 ELSEWHERE = Rule(
     "XLA423",
