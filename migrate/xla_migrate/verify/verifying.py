@@ -43,8 +43,8 @@ class Options:
     ``share`` are directories or files that the copies link instead of holding them; ``copy_limit`` is the
     size in bytes of what is copied; ``keep`` leaves the copies there. ``native_python`` and ``xla_python``
     are the interpreters, this one by default. ``replicas`` is the number of replicas, a process each.
-    ``target``, ``syncfree``, ``distributed`` and ``unsafe_fixes`` are those of the migration; a script of one process that is
-    run as several replicas is migrated to be them.
+    ``target``, ``syncfree``, ``distributed`` and ``unsafe_fixes`` are those of the migration; a script of
+    one process that is run as several replicas is migrated to be them.
     """
 
     steps: int | None = None
