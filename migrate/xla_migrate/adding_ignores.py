@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from xla_migrate.documents import Document
 from xla_migrate.files import FileProblem, replace
 from xla_migrate.launches import is_launcher
+from xla_migrate.notebooks import is_notebook
 from xla_transforms.check import parse
 from xla_transforms.comments import comments
 from xla_transforms.findings import Finding
@@ -22,7 +23,8 @@ def add_ignores(document: Document) -> None:
     A failure becomes the document's problem. What a comment cannot reach stays as it is.
     """
     outcome, content = document.outcome, document.content
-    if outcome is None or outcome.failed or content is None or is_launcher(document.path):
+    other = is_launcher(document.path) or is_notebook(document.path)
+    if outcome is None or outcome.failed or content is None or other:
         return
     text = with_ignores(outcome.source, (one for one in outcome.findings if not one.fixed))
     if text == outcome.source or not _same_code(outcome.source, text):

@@ -13,13 +13,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from xla_migrate import migration
 from xla_migrate.choosing import LeftOut, Policy, choose, tell
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, load, migrate
+from xla_migrate.documents import write as write_changed
+from xla_migrate.notebooks import is_notebook
 from xla_migrate.patch import Patch
 from xla_migrate.project import known
 from xla_migrate.releases import existing, resolve
-from xla_transforms.engine import Outcome, Settings, migrate_bytes
+from xla_migrate.work import How
+from xla_transforms.engine import Outcome, Settings
 from xla_transforms.findings import Change, Finding, Severity, Span
 from xla_transforms.formatting import BlackSettings
 from xla_transforms.rules import all_rules
@@ -69,7 +73,7 @@ def migrate_source(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
 ) -> Result:
-    """Migrate one script given as text or as the bytes of its file.
+    """Migrate one script given as text or as the bytes of its file; a notebook where ``path`` ends so.
 
     ``target`` is a torch_xla release (``"2.9"``), ``"sagemaker"``, or ``"auto"``: the one that the
     project around ``path`` asks for; else ``path`` only names the script in messages;
@@ -83,10 +87,11 @@ def migrate_source(
     policy = _policy(unsafe_fixes, select, ignore)
     settings = _settings(target, existing(path), syncfree, distributed, black)
     if not isinstance(code, str):
-        outcome = migrate_bytes(bytes(memoryview(code)), settings, path)
+        outcome = migration.migrate({path: bytes(memoryview(code))}, settings).outcomes[path]
     else:
         try:
-            outcome = migrate_bytes(code.encode(_encoding(code)), settings, path)
+            encoding = "utf-8" if is_notebook(path) else _encoding(code)
+            outcome = migration.migrate({path: code.encode(encoding)}, settings).outcomes[path]
         except UnicodeEncodeError as error:
             outcome = _failed(path, _unencodable(code, error))
         outcome = replace(outcome, source=code, code=code) if outcome.failed else outcome
@@ -129,17 +134,19 @@ def migrate_project(
     unsafe_fixes: bool = False,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    jobs: int = 1,
 ) -> dict[str, Result]:
     """Migrate files and folders as one program, and with ``write=True`` put the results in place.
 
     Folders are walked as git sees them. The results come by path; one for a path that cannot be
-    read is a failed one.
+    read is a failed one. ``jobs`` processes share the work, 0 means as many as there are processors where
+    there is enough to do.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     names = [os.fspath(path) for path in given]
     settings = _settings(target, names, syncfree, distributed, black or black_settings(names))
     policy = _policy(unsafe_fixes, select, ignore)
-    return {d.path: _document_result(d) for d in _run(gather(names), settings, policy, write)}
+    return {d.path: _document_result(d) for d in _run(gather(names), settings, policy, write, jobs)}
 
 
 def _settings(
@@ -163,12 +170,13 @@ def _choose(documents: list[Document], policy: Policy) -> None:
     tell(documents, policy)
 
 
-def _run(documents: list[Document], settings: Settings, policy: Policy, write: bool) -> list[Document]:
-    migrate(documents, settings)
+def _run(
+    documents: list[Document], settings: Settings, policy: Policy, write: bool, jobs: int = 1
+) -> list[Document]:
+    migrate(documents, settings, How(jobs))
     _choose(documents, policy)
-    for document in documents:
-        if write and document.changed and not document.failed:
-            document.write()
+    if write:
+        write_changed(documents)
     return documents
 
 

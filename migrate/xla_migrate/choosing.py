@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from xla_migrate.documents import Document
 from xla_migrate.launches import is_launcher
+from xla_migrate.notebooks import is_notebook
 from xla_transforms.findings import Change, Finding, Rule, Safety, Severity
 from xla_transforms.ignores import Ignore, ignores, is_named
 
@@ -137,7 +138,8 @@ def choose(documents: Iterable[Document], policy: Policy) -> None:
         outcome = document.outcome
         if outcome is None or outcome.failed:
             continue
-        comments = [] if is_launcher(document.path) else ignores(outcome.source)
+        other = is_launcher(document.path) or is_notebook(document.path)
+        comments = [] if other else ignores(outcome.source)
         chosen = _Selection(document, policy, comments)
         gone = {change.id: why for change in outcome.changes if (why := chosen.gone(change)) is not None}
         findings = tuple(finding for finding in outcome.findings if chosen.told(finding))

@@ -1,4 +1,4 @@
-"""All rules that a run can name: those of the migration, and those about files and commands."""
+"""All rules that a run can name: those of the migration, and those about files, notebooks and commands."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ def known_rules() -> list[Rule]:
     from xla_migrate.choosing import RULES as CHOICE_RULES
     from xla_migrate.files import FILE_RULE
     from xla_migrate.launches import RULES as LAUNCH_RULES
+    from xla_migrate.notebooks.rules import RULES as NOTEBOOK_RULES
     from xla_transforms.rules import all_rules
 
-    return sorted((*all_rules(), FILE_RULE, *CHOICE_RULES, *LAUNCH_RULES), key=lambda rule: rule.code)
+    found = (*all_rules(), FILE_RULE, *CHOICE_RULES, *LAUNCH_RULES, *NOTEBOOK_RULES)
+    return sorted(found, key=lambda rule: rule.code)
 
 
 def rule_fields(rule: Rule) -> dict[str, str]:

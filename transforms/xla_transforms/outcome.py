@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xla_transforms.findings import Change, Edit, Finding
 
@@ -26,7 +26,6 @@ class Outcome:
     edits: tuple[Edit, ...] = ()
     failed: bool = False
     _narrower: Callable[[Collection[int]], Outcome] | None = field(default=None, repr=False, compare=False)
-    _leaver: Callable[[frozenset[int]], Outcome] | None = field(default=None, repr=False, compare=False)
 
     @property
     def data(self) -> bytes:
@@ -37,5 +36,30 @@ class Outcome:
         return self if self._narrower is None else self._narrower(frozenset(ids))
 
     def without(self, ids: Collection[int]) -> Outcome:
-        """The same outcome without the changes of the given ids, and without those that need one of them."""
-        return self if self._leaver is None or not ids else self._leaver(frozenset(ids))
+        """The same outcome without the changes of the given ids, and without those that need one of them.
+
+        Where even the rest needs one nothing is left.
+        """
+        kept = [change.id for change in self.changes if change.id not in ids]
+        if len(kept) < len(self.changes) and not self.narrow(kept)._free_of(ids):
+            kept = [one for one in kept if self.narrow([one])._free_of(ids)]
+        rest = self if len(kept) == len(self.changes) else self.narrow(kept)
+        return rest if rest._free_of(ids) else self.narrow([])
+
+    def _free_of(self, ids: Collection[int]) -> bool:
+        return not any(change.id in ids for change in self.changes)
+
+
+def said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """The outcomes of a run, with each finding that speaks of the whole run at its first place alone."""
+    told: set[str] = set()
+    found = {}
+    for path, outcome in outcomes.items():
+        kept = []
+        for finding in outcome.findings:
+            if not (finding.once and finding.code in told):
+                kept.append(finding)
+            told.update([finding.code] if finding.once else [])
+        same = len(kept) == len(outcome.findings)
+        found[path] = outcome if same else replace(outcome, findings=tuple(kept))
+    return found
