@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xla_transforms.findings import Rule
 
 
@@ -17,13 +19,20 @@ def known_rules() -> list[Rule]:
     return sorted(found, key=lambda rule: rule.code)
 
 
-def rule_fields(rule: Rule) -> dict[str, str]:
-    """A rule as plain data."""
+def rule_fields(rule: Rule) -> dict[str, Any]:
+    """A rule as plain data. ``targets`` are those for which its example shows something, in their order;
+    null where it has no example."""
+    from xla_migrate.rule_examples import example
+
+    shown = example(rule.code)
     return {
         "code": rule.code,
         "name": rule.name,
         "severity": rule.severity.label,
         "safety": rule.safety.value,
+        "effort": rule.effort.value,
         "summary": rule.summary,
         "why": rule.why,
+        "page": f"docs/rules/{rule.code}.md",
+        "targets": None if shown is None else list(shown.targets),
     }

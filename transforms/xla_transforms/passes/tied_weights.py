@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.models import Move, keep_identity, moves
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method, is_self, lineage, role_of
@@ -40,6 +40,7 @@ ELSEWHERE = Rule(
     "A model ties weights, and the program does not show who moves it to the device.",
     "Whoever does has to tie them again after the move and before the optimizer is built.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (RETIED, KEPT, ELSEWHERE)
 
