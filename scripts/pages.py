@@ -47,8 +47,8 @@ _HEAD = """\
 Every change and every finding names one of these rules. `xla-migrate explain CODE` prints what its page says.
 *Severity* is that of the rule's findings, where a single finding is not given another one; it decides, with
 `--fail-on`, about the exit status. *Safety* tells what the rule's changes do: `safe` keeps the behaviour,
-`unsafe` may alter it and waits for `--unsafe-fixes`, `display` changes nothing. *Effort* is what is left to do
-by hand: a line (`low`), a place in the script (`medium`), its design (`high`).
+`unsafe` may alter it and waits for `--unsafe-fixes`, `display` changes nothing. *Effort* is what is left to
+do by hand: a line (`low`), a place in the script (`medium`), its design (`high`).
 """
 
 
