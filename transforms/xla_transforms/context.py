@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import libcst as cst
 
@@ -22,19 +24,54 @@ from xla_transforms.settings import Settings
 from xla_transforms.targets import target
 from xla_transforms.targets.base import Target
 
+T = TypeVar("T")
+
+
+@dataclass
+class Whole:
+    """What is asked of a program as a whole, once for all of its modules."""
+
+    roles: Roles
+    settings: Settings
+    answers: dict[Callable[[Context], Any], Any] = field(default_factory=dict)
+
+    @cached_property
+    def replicas(self) -> Replicas:
+        outside = target(self.settings.target).launcher_entry
+        return Replicas(self.roles, self.settings.distributed, outside)
+
+    @cached_property
+    def frameworks(self) -> Frameworks:
+        return Frameworks(self.roles)
+
+    @cached_property
+    def scalers(self) -> list[Group]:
+        return find_groups(self.roles)
+
 
 @dataclass
 class Context:
-    """One module under migration."""
+    """One module under migration; those of one program share ``whole``."""
 
     index: ModuleIndex
     roles: Roles
     plan: Plan
     settings: Settings = field(default_factory=Settings)
+    whole: Whole = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.whole = self.whole or Whole(self.roles, self.settings)
 
     @property
     def program(self) -> Program:
         return self.roles.program
+
+    def once(self, question: Callable[[Context], T]) -> T:
+        """The answer to a question about the whole program, which is the same for each of its modules."""
+        if question not in self.whole.answers:
+            self.whole.answers[question] = question(self)
+        answer: T = self.whole.answers[question]
+        return answer
 
     @cached_property
     def target(self) -> Target:
@@ -50,15 +87,15 @@ class Context:
         """Which variable holds the device at each place of the module."""
         return Placing(self)
 
-    @cached_property
+    @property
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
-        return find_groups(self.roles)
+        return self.whole.scalers
 
-    @cached_property
+    @property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
-        return Replicas(self.roles, self.settings.distributed, self.target.launcher_entry)
+        return self.whole.replicas
 
     @cached_property
     def distributed(self) -> bool:
@@ -79,10 +116,10 @@ class Context:
         calls = [c for c in self.index.all(cst.Call) if isinstance(c, cst.Call) and not self.roles.dead(c)]
         return [(call, short(self.roles.path(call.func))) for call in calls]
 
-    @cached_property
+    @property
     def frameworks(self) -> Frameworks:
         """The frameworks that train for the program."""
-        return Frameworks(self.roles)
+        return self.whole.frameworks
 
     @cached_property
     def already_xla(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
-from xla_transforms.context import Context
+from xla_transforms.context import Context, Whole
 from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
@@ -90,9 +90,11 @@ class _Batch:
         parsed = [(name, path) for name, path in group.items() if self._parsed(path)]
         program = Program((name, self.sources[path]) for name, path in parsed)
         roles = self._roles(program)
+        whole = Whole(roles, self.settings)
         for name, path in parsed:
             _, data, encoding = self.texts[path]
-            context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
+            index = program.modules[name]
+            context = Context(index, roles, Plan(index), self.settings, whole)
             self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
 
     def _roles(self, program: Program) -> Roles:

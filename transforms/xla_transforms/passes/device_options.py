@@ -13,9 +13,9 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.roles import Kind
-from xla_transforms.roles.calls import callers, destination
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method
-from xla_transforms.tree import head_of, method, string_value, value_of, walk
+from xla_transforms.tree import destination, head_of, method, string_value, value_of, walk
 
 OPTION = Rule(
     "XLA110",
@@ -36,11 +36,19 @@ RULES = (OPTION, OPTION_LEFT)
 def run(context: Context) -> None:
     if not context.uses_cuda:
         return
-    for add in list(context.program.calls.get("add_argument", ())):
+    for add in context.once(_devices):
+        _normalise(context, add, destination(add))
+
+
+def _devices(context: Context) -> list[cst.Call]:
+    """The calls that declare an option which names a device."""
+    found = []
+    for add in context.program.calls.get("add_argument", ()):
         name = destination(add)
         reads = _reads(context, name)
         if reads and _names_device(context, add, name, reads):
-            _normalise(context, add, name)
+            found.append(add)
+    return found
 
 
 def _reads(context: Context, name: str) -> list[cst.Attribute]:
