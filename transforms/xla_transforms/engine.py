@@ -35,6 +35,7 @@ def migrate_program(
 ) -> dict[str, Outcome]:
     """Migrate several modules that import one another as one program, by path. Never raises."""
     settings = settings or Settings()
+    concerned = any(map(speaks, files.values()))
     outcomes: dict[str, Outcome] = {}
     texts: dict[str, tuple[str, bytes, str]] = {}
     old: dict[str, Renamed] = {}
@@ -45,7 +46,7 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        if speaks(data) or _RELATED.search(data):
+        if concerned and (speaks(data) or _RELATED.search(data)):
             older = renamed(text)
             if older is not None:
                 old[path] = older
