@@ -42,9 +42,12 @@ def discover(paths: Iterable[str], excluded: Callable[[str], bool] | None = None
     seen: set[str] = set()
     for path in paths:
         path = os.path.normpath(path) if path else path
-        names = _below(path, found.problems, excluded) if os.path.isdir(path) else [path]
-        for name in names:
-            real = os.path.realpath(name)
+        names = (
+            _below(path, found.problems, excluded)
+            if os.path.isdir(path)
+            else [(path, os.path.realpath(path))]
+        )
+        for name, real in names:
             if real not in seen:
                 seen.add(real)
                 (found.launchers if is_launcher(name) else found.files).append(name)
@@ -58,17 +61,21 @@ def repository_root(folder: Path) -> Path | None:
 
 def _below(
     folder: str, problems: list[FileProblem], excluded: Callable[[str], bool] | None
-) -> list[str]:
+) -> list[tuple[str, str]]:
+    """The files below a folder, each as it is called from here and by its real path."""
     earlier = len(problems)
-    names = list(_walk(folder, os.path.realpath(folder), _rules_above(folder), problems))
+    real = os.path.realpath(folder)
+    names = list(_walk(folder, real, real, _rules_above(folder), problems))
     if excluded is not None and names:
-        return [name for name in names if not excluded(name)]
-    if all(map(is_launcher, names)) and len(problems) == earlier:
+        return [(name, place) for name, place in names if not excluded(name)]
+    if all(is_launcher(name) for name, _ in names) and len(problems) == earlier:
         problems.append(FileProblem(folder, "no Python files in this directory"))
     return names
 
 
-def _walk(folder: str, top: str, rules: list[_Rules], problems: list[FileProblem]) -> Iterator[str]:
+def _walk(
+    folder: str, real: str, top: str, rules: list[_Rules], problems: list[FileProblem]
+) -> Iterator[tuple[str, str]]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
@@ -79,9 +86,9 @@ def _walk(folder: str, top: str, rules: list[_Rules], problems: list[FileProblem
         path = entry.name if folder == os.curdir else os.path.join(folder, entry.name)
         if entry.is_dir(follow_symlinks=False):
             if not _skipped(entry) and not _ignored(path, True, rules):
-                yield from _walk(path, top, rules, problems)
+                yield from _walk(path, os.path.join(real, entry.name), top, rules, problems)
         elif _is_of_interest(entry, top) and not _ignored(path, False, rules):
-            yield path
+            yield path, os.path.realpath(path) if entry.is_symlink() else os.path.join(real, entry.name)
 
 
 def _skipped(entry: os.DirEntry[str]) -> bool:

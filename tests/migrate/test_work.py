@@ -18,6 +18,7 @@ from xla_migrate.files import uninterrupted
 from xla_migrate.migration import migrate
 from xla_migrate.work import Cache, How, cache
 from xla_transforms import engine
+from xla_transforms.encoding import SourceError
 from xla_transforms.outcome import Outcome
 from xla_transforms.settings import Settings
 
@@ -159,7 +160,7 @@ def test_faults_are_not_remembered(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def fault(module: object, failure: object) -> Outcome:
-    return engine.failure("b.py", FILES["b.py"], work.SourceError("XLA006", "no"))
+    return engine.failure("b.py", FILES["b.py"], SourceError("XLA006", "no"))
 
 
 def test_some_of_the_changes_of_what_was_known(folder: Path) -> None:
@@ -182,6 +183,22 @@ def test_a_process_that_dies_costs_its_own_files(monkeypatch: pytest.MonkeyPatch
     assert list(outcomes) == list(FILES)
     assert outcomes["b.py"].findings[0].code == "XLA006"
     assert outcomes["b.py"].data == FILES["b.py"]
+
+
+def test_a_fault_in_one_program_does_not_cost_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = engine.migrate_program
+
+    def fails(files: dict[str, bytes], settings: Settings | None = None) -> dict[str, Outcome]:
+        if "a/main.py" in files:
+            raise RecursionError("deep")
+        return real(files, settings)
+
+    monkeypatch.setattr(engine, "migrate_program", fails)
+    outcomes = run(FILES)
+    failed = [path for path, outcome in outcomes.items() if outcome.failed]
+    assert failed == ["a/main.py", "a/util.py", "broken.py", "bytes.py"]
+    assert "RecursionError: deep" in outcomes["a/main.py"].findings[0].message
+    assert outcomes["b.py"].edits
 
 
 def test_progress_counts_what_is_not_known(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import libcst as cst
 
@@ -24,6 +26,8 @@ from xla_transforms.targets import target
 from xla_transforms.targets.base import Target
 from xla_transforms.tree import value_of
 
+T = TypeVar("T")
+
 
 @dataclass
 class Context:
@@ -37,6 +41,10 @@ class Context:
     @property
     def program(self) -> Program:
         return self.roles.program
+
+    def once(self, question: Callable[[Context], T]) -> T:
+        """The answer to a question about the whole program, which is the same for each of its modules."""
+        return self.roles.once(question, lambda: question(self))
 
     @cached_property
     def target(self) -> Target:
@@ -52,7 +60,7 @@ class Context:
         """Which variable holds the device at each place of the module."""
         return Placing(self)
 
-    @cached_property
+    @property
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
         return self.roles.once("scalers", lambda: find_groups(self.roles))
@@ -62,7 +70,7 @@ class Context:
         """The program's use of apex's mixed precision."""
         return self.roles.once("apex", lambda: Amp(self.roles))
 
-    @cached_property
+    @property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
         wanted, outside = self.settings.distributed, self.target.launcher_entry
@@ -87,7 +95,7 @@ class Context:
         calls = [c for c in self.index.all(cst.Call) if isinstance(c, cst.Call) and not self.roles.dead(c)]
         return [(call, short(self.roles.path(call.func))) for call in calls]
 
-    @cached_property
+    @property
     def frameworks(self) -> Frameworks:
         """The frameworks that train for the program."""
         return self.roles.once("frameworks", lambda: Frameworks(self.roles))

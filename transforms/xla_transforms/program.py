@@ -12,7 +12,7 @@ import libcst as cst
 from xla_transforms.grouping import FRAMEWORK
 from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
-from xla_transforms.tree import dotted, method, value_of
+from xla_transforms.tree import destination, dotted, method, value_of
 
 
 class Program:
@@ -72,6 +72,14 @@ class Program:
         for index in self.modules.values():
             for name, bindings in index.attributes.items():
                 found[name].extend(bindings)
+        return found
+
+    @cached_property
+    def declared(self) -> dict[str, list[cst.Call]]:
+        """The calls that declare the command-line options, by the attribute that each stores to."""
+        found: dict[str, list[cst.Call]] = defaultdict(list)
+        for call in self.calls.get("add_argument", ()):
+            found[destination(call)].append(call)
         return found
 
     def related(self, index: ModuleIndex) -> list[ModuleIndex]:

@@ -216,3 +216,14 @@ def same(left: object, right: object) -> bool:
     names = _meaning[kind]
     operator = type(getattr(left, "operator", None)) is type(getattr(right, "operator", None))
     return operator and all(same(getattr(left, name), getattr(right, name)) for name in names)
+
+
+def destination(add: cst.Call) -> str:
+    """The attribute an ``add_argument`` call stores to: ``no_cuda`` for ``"--no-cuda"``."""
+    explicit = string_value(value_of(add, "dest"))
+    if explicit:
+        return explicit
+    names = [string_value(a.value) or "" for a in add.args if a.keyword is None]
+    long = [n for n in names if n.startswith("--")]
+    chosen = (long or names or [""])[0]
+    return chosen.lstrip("-").replace("-", "_")

@@ -15,7 +15,6 @@ from xla_migrate.work.cache import Cache, default_folder
 from xla_migrate.work.parts import Part
 from xla_migrate.work.records import Record
 from xla_transforms.dividing import divide
-from xla_transforms.encoding import SourceError
 from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.settings import Settings
 
@@ -98,7 +97,8 @@ def _in_processes(parts: Sequence[Part], how: How, jobs: int) -> Iterator[Mappin
             left.remove(number)
             yield _kept(parts[number], records, how)
             advance()
-    yield from (_lost(parts[number]) for number in sorted(left))
+    for number in sorted(left):
+        yield parts[number].given_up("the process that migrated it died, for want of memory perhaps")
 
 
 def _kept(part: Part, records: list[Record], how: How) -> Mapping[str, Outcome]:
@@ -106,11 +106,3 @@ def _kept(part: Part, records: list[Record], how: How) -> Mapping[str, Outcome]:
     if how.cache is not None and not faults:
         how.cache.put(part, records)
     return part.outcomes(records)
-
-
-def _lost(part: Part) -> Mapping[str, Outcome]:
-    """The outcomes of a part whose process died."""
-    from xla_transforms.engine import failure
-
-    error = SourceError(_FAULT, "the process that migrated this file died, for want of memory perhaps")
-    return {path: failure(path, data, error) for path, data in part.files.items()}

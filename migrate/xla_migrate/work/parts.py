@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xla_migrate.work.records import Narrow, Record, outcome_of, record
+from xla_transforms.dividing import speaks
+from xla_transforms.encoding import SourceError
 from xla_transforms.outcome import Outcome
 from xla_transforms.settings import Settings
 
@@ -26,6 +28,23 @@ class Part:
         return sum(map(len, self.files.values()))
 
     def migrate(self) -> dict[str, Outcome]:
+        """The outcomes; where the tool fails on the part as a whole, each of its files says so."""
+        try:
+            return self._migrated()
+        except Exception as error:
+            return self.given_up(f"the tool failed on its program ({type(error).__name__}: {error})")
+
+    def given_up(self, reason: str) -> dict[str, Outcome]:
+        """The outcomes of files that could not be migrated: as they were, those of GPUs with the reason."""
+        from xla_transforms.engine import failure
+
+        error, found = SourceError("XLA006", f"{reason}; it was left as it is"), {}
+        for path, data in self.files.items():
+            text = data.decode("utf-8", "replace")
+            found[path] = failure(path, data, error) if speaks(data) else Outcome(path, data, text, text)
+        return found
+
+    def _migrated(self) -> dict[str, Outcome]:
         from xla_transforms import engine
 
         if len(self.files) == 1:

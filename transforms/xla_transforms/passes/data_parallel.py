@@ -45,9 +45,12 @@ def run(context: Context) -> None:
         _unwrapped(context)
 
 
+def _wrappers(context: Context) -> Wrappers:
+    return Wrappers(context.roles, DATA_PARALLEL)
+
+
 def _unwrapped(context: Context) -> None:
-    roles = context.roles
-    wrappers = roles.once("data parallel", lambda: Wrappers(roles, DATA_PARALLEL))
+    wrappers = context.once(_wrappers)
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)
         if not context.plan.free(call):

@@ -13,9 +13,9 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.roles import Kind
-from xla_transforms.roles.calls import callers, destination
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method
-from xla_transforms.tree import head_of, method, string_value, value_of, walk
+from xla_transforms.tree import destination, head_of, method, string_value, value_of, walk
 
 OPTION = Rule(
     "XLA110",
@@ -37,7 +37,7 @@ RULES = (OPTION, OPTION_LEFT)
 def run(context: Context) -> None:
     if not context.uses_cuda:
         return
-    options = context.roles.once("device options", lambda: _options(context))
+    options = context.once(_options)
     done: set[tuple[cst.CSTNode, str]] = set()  # several parsers may have an option of one name
     for add in options:
         _normalise(context, add, destination(add), done)

@@ -13,9 +13,8 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.jobs import Job, constant, entry, jobs
 from xla_transforms.roles import Kind
-from xla_transforms.roles.calls import destination
 from xla_transforms.statements import sole_target
-from xla_transforms.tree import has_star, method, number_value, string_value, value_of
+from xla_transforms.tree import destination, has_star, method, number_value, string_value, value_of
 
 NUMBER = Rule(
     "XLA933",

@@ -61,7 +61,7 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     every = moves(context.roles)
-    optimizers = _optimizers(context) if every else []
+    optimizers = context.once(_optimizers) if every else []
     written: set[cst.CSTNode] = set()
     for move in every:
         if context.roles.index(move.call) is not context.index:
@@ -74,10 +74,6 @@ def run(context: Context) -> None:
     for away in returns_to_host(context.roles) if optimizers else ():
         if context.roles.index(away.call) is context.index and not context.plan.taken(away.call):
             _round_trip(context, away, every, optimizers)
-
-
-def _optimizers(context: Context) -> list[cst.Call]:
-    return context.roles.once("optimizers", lambda: _built(context))
 
 
 def _built(context: Context) -> list[cst.Call]:

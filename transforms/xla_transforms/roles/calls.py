@@ -335,21 +335,9 @@ def _by_star(roles: Roles, site: cst.Call, name: str, position: int) -> Facts:
 def option(roles: Roles, name: str) -> Facts:
     """What a command-line option is, by the ``add_argument`` that declares it."""
     found: set[Fact] = set()
-    for add in roles.program.calls.get("add_argument", ()):
-        if destination(add) == name:
-            found |= _option_facts(roles, add, name)
+    for add in roles.program.declared.get(name, ()):
+        found |= _option_facts(roles, add, name)
     return frozenset(found)
-
-
-def destination(add: cst.Call) -> str:
-    """The attribute an ``add_argument`` call stores to: ``no_cuda`` for ``"--no-cuda"``."""
-    explicit = string_value(value_of(add, "dest"))
-    if explicit:
-        return explicit
-    names = [string_value(a.value) or "" for a in add.args if a.keyword is None]
-    long = [n for n in names if n.startswith("--")]
-    chosen = (long or names or [""])[0]
-    return chosen.lstrip("-").replace("-", "_")
 
 
 def _option_facts(roles: Roles, add: cst.Call, name: str) -> Facts:
