@@ -61,7 +61,7 @@ def told(found: Report) -> Iterator[str]:
         level = {"failure": "error"}.get(one.level, one.level)
         counts[level] = counts.get(level, 0) + 1
         if counts[level] <= _SHOWN:
-            place = {"file": one.path, "line": one.start, "endLine": one.end}
+            place: dict[str, str | int] = {"file": one.path, "line": one.start, "endLine": one.end}
             yield escape.command(level, one.message, **place, title=one.title)
     yield escape.visible(comment.headline(found))
 

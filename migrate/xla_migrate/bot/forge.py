@@ -103,6 +103,8 @@ class Forge(Protocol):
 
     body_limit: int
     """The most characters of a comment."""
+    reviews: bool
+    """Whether suggestions come as a review, all of it or nothing; else each stands for itself."""
 
     def file(self, commit: str, path: str) -> bytes | None:
         """A file of a commit; ``None`` where there is none."""
@@ -119,7 +121,7 @@ class Forge(Protocol):
         """The bodies of all review comments of our own that still stand on a line."""
 
     def suggest(self, pull: PullRequest, body: str, suggestions: Mapping[str, Suggestion]) -> None:
-        """Post one review; the keys are the bodies. All of it or, with ``Rejected``, nothing is posted."""
+        """Post suggestions; the keys are the bodies. With ``Rejected`` nothing of a review is posted."""
 
     def comments(self, number: int) -> Sequence[Comment]:
         """Comments of our own in the conversation of a pull request."""

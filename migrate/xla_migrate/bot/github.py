@@ -9,6 +9,7 @@ import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Any, Literal
 from urllib.parse import quote
@@ -36,6 +37,7 @@ from xla_migrate.bot.forge import (
 PUBLIC = "https://api.github.com"
 BATCH = 50
 """Annotations of one request."""
+_AT_ONCE = timedelta(microseconds=1)  # it was waited already; githubkit takes nothing for a minute
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 _BUTTON = {
     "label": "Apply the migration",
@@ -50,11 +52,11 @@ def connected(auth: Any, address: str = PUBLIC, backoff: Backoff | None = None) 
 
     def decide(error: GitHubException, count: int) -> RetryOption:
         if isinstance(error, RateLimitExceeded):
-            return RetryOption(waits.limited(error.retry_after.total_seconds(), count))
+            return RetryOption(waits.limited(error.retry_after.total_seconds(), count), _AT_ONCE)
         if isinstance(error, RequestFailed) and error.response.status_code < 500:
             return RetryOption(False)
         method = getattr(getattr(error, "request", None), "method", "")
-        return RetryOption(waits.failed(count, method == "GET"))
+        return RetryOption(waits.failed(count, method == "GET"), _AT_ONCE)
 
     return GitHub(
         auth, base_url=address, auto_retry=decide, http_cache=False, timeout=30.0, follow_redirects=False
@@ -65,6 +67,7 @@ class GitHubForge:
     """One repository, ``owner/name``; ``login`` is who the credentials act as."""
 
     body_limit = 65_000
+    reviews = True
 
     def __init__(self, github: GitHub[Any], repository: str, login: str) -> None:
         self._github, self._repository, self._login = github, repository, login

@@ -41,6 +41,7 @@ class GitLabForge:
     """One project by its number or path; ``address`` is that of the server."""
 
     body_limit = 65_000
+    reviews = False
 
     def __init__(self, token: str, address: str, project: str, backoff: Backoff | None = None) -> None:
         self._backoff = backoff or Backoff()
@@ -93,18 +94,13 @@ class GitLabForge:
         ]
 
     def suggest(self, pull: PullRequest, body: str, suggestions: Mapping[str, Suggestion]) -> None:
-        """One discussion each: those before a refused one stay, so a refusal is told only for a single one."""
+        """One discussion each: those before a refused one stay."""
         with self._told("discussions"):
             request = self._project.mergerequests.get(pull.number)
         refused = 0
         for text, one in suggestions.items():
-            position = {
-                **request.diff_refs,
-                "position_type": "text",
-                "new_path": one.path,
-                "new_line": one.end,
-            }
-            position["old_path"] = one.path
+            place = {"new_path": one.path, "old_path": one.path, "new_line": one.end}
+            position = {**request.diff_refs, "position_type": "text", **place}
             given = {"body": _ranged(text, one), "position": position}
             try:
                 with self._told("discussion"):

@@ -35,8 +35,8 @@ def publish(
 ) -> bool:
     """Bring a report to its pull request; false where it is there already (a ``note`` is always brought).
 
-    ``current`` is asked before each step and raises where the work is not wanted any more. Raises ``Outdated``
-    where the report is not on the head, and ``ForgeError`` where the forge does not let it be done.
+    ``current`` is asked before each step, and raises where the work is not wanted any more. Raises
+    ``Outdated`` where the report is not on the head, and ``ForgeError`` where the forge does not let it be.
     """
     pull = _current(forge, number, report, current)
     sticky = own_comment(forge, number)
@@ -100,7 +100,9 @@ def _reviewed(
 
     def attempt() -> None:
         planned[:] = plan(report, ranges, forge.suggestions(pull.number), settings.suggestions)
-        refused = list(_posted(forge, pull, [part for part in planned if part.suggestions], current))
+        fresh = [part for part in planned if part.suggestions]
+        batches = [fresh] if forge.reviews else [[part] for part in fresh]
+        refused = [part for batch in batches for part in _posted(forge, pull, batch, current)]
         planned[:] = [part for part in planned if part not in refused]
 
     insist(attempt)

@@ -24,6 +24,13 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS waiting ON jobs (state, due);
 """
+_NEXT = """
+SELECT id, attempts, forge, repository, number, kind, key, installation, user, comment FROM jobs AS mine
+WHERE state = 'queued' AND due <= ? AND NOT EXISTS (
+    SELECT 1 FROM jobs AS other WHERE other.state = 'running' AND other.forge = mine.forge
+    AND other.repository = mine.repository AND other.number = mine.number
+) ORDER BY id LIMIT 1
+"""
 _FIELDS = ("forge", "repository", "number", "kind", "key", "installation", "user", "comment")
 
 
@@ -87,13 +94,7 @@ class Queue:
     def take(self, now: float) -> Taken | None:
         """The oldest job that is due, of a pull request that no other worker has in hand."""
         with self._transaction() as database:
-            row = database.execute(
-                f"SELECT id, attempts, {', '.join(_FIELDS)} FROM jobs AS mine WHERE state = 'queued' AND due <= ?"
-                " AND NOT EXISTS (SELECT 1 FROM jobs AS other WHERE other.state = 'running' AND other.forge ="
-                " mine.forge AND other.repository = mine.repository AND other.number = mine.number)"
-                " ORDER BY id LIMIT 1",
-                (now,),
-            ).fetchone()
+            row = database.execute(_NEXT, (now,)).fetchone()
             if row is None:
                 return None
             database.execute(
@@ -131,7 +132,8 @@ class Queue:
     def _leave(self, taken: Taken, state: str, said: str, due: float | None = None) -> None:
         with self._transaction() as database:
             database.execute(
-                "UPDATE jobs SET state = ?, said = ?, due = COALESCE(?, due) WHERE id = ? AND state = 'running'",
+                "UPDATE jobs SET state = ?, said = ?, due = COALESCE(?, due)"
+                " WHERE id = ? AND state = 'running'",
                 (state, said[:1000], due, taken.id),
             )
 

@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 from xla_migrate.config import table
-from xla_transforms.targets import DEFAULT
+from xla_migrate.releases import AUTO
+from xla_transforms.targets import DEFAULT, target
 
 Apply = Literal["commit", "pull-request", "never"]
 FailOn = Literal["never", "error", "changes"]
@@ -93,7 +94,16 @@ def _value(key: str, value: Any, where: str) -> Any:
         return _required(isinstance(value, bool), value, where, "true or false")
     if key == "distributed":
         return _required(isinstance(value, bool) or value == "auto", value, where, 'true, false or "auto"')
-    return _required(isinstance(value, str) and value != "", value, where, "a text")
+    text = _required(isinstance(value, str) and value != "", value, where, "a text")
+    return _target(text) if key == "target" else text
+
+
+def _target(name: str) -> str:
+    try:
+        target(DEFAULT if name == AUTO else name)
+    except ValueError as error:
+        raise BadSettings(f"[tool.xla-migrate.bot] target: {error}") from error
+    return name
 
 
 def _verification(value: Any, where: str) -> Verification:

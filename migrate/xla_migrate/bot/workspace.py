@@ -131,9 +131,15 @@ class Workspace:
         command = ["git", *_OPTIONS, "--git-dir", str(self._store), *arguments]
         try:
             ended = children.run(
-                command, self._folder, timeout=self._limits.seconds, env=env, stop=self._stop, given=given, keep=keep,
+                command,
+                self._folder,
+                timeout=self._limits.seconds,
+                env=env,
+                stop=self._stop,
+                given=given,
+                keep=keep,
                 largest=self._limits.store,
-            )  # fmt: skip
+            )
         except children.TooLong as error:
             raise CannotFetch(f"git {arguments[0]}: {error}") from None
         if ended.status:

@@ -42,7 +42,7 @@ def bot() -> None:
               help="A local repository with head and base of the pull request.  [default: .]")  # fmt: skip
 @click.option("--out", type=FILE, required=True, metavar="FILE", help="The report to write.")
 @click.option("--allow-running-code", is_flag=True,
-              help="Run verify here, where the base branch asks for it: for a job without token.")  # fmt: skip
+              help="Run verify here, where the base branch asks for it: for jobs without token.")  # fmt: skip
 @SANDBOX
 def run(event: Path, repository: str, out: Path, allow_running_code: bool, sandbox: str | None) -> None:
     """Examine the pull request of an event and write a report; needs no token.
