@@ -128,7 +128,7 @@ def test_a_token_is_neither_in_arguments_nor_on_the_disk(
         return children.Ended(0, b"", "")
 
     monkeypatch.setattr(children, "run", run)
-    Workspace(folder, Limits()).fetch("https://example.org/a/b.git", ["a" * 40], "ghs_secret0123")
+    Workspace(folder, Limits()).fetch("https://example.org/a/b.git", ["a" * 40], "hush-hush-0123")
     commands = [" ".join(command) for command, _ in seen]
     assert not any("secret" in command for command in commands)
     assert [env for _, env in seen][1]["GIT_CONFIG_KEY_0"] == "http.https://example.org/.extraHeader"
@@ -136,9 +136,9 @@ def test_a_token_is_neither_in_arguments_nor_on_the_disk(
 
 
 def test_a_child_knows_no_secret_of_its_parent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_TOKEN", "ghs_secret0123")
-    monkeypatch.setenv("ACTIONS_RUNTIME_TOKEN", "secret")
-    program = "import os; print('secret' in str(dict(os.environ)))"
+    monkeypatch.setenv("GITHUB_TOKEN", "hush-hush-0123")
+    monkeypatch.setenv("ACTIONS_RUNTIME_TOKEN", "hush-hush-4567")
+    program = "import os; print('hush-hush' in str(dict(os.environ)))"
     ended = children.run(
         [sys.executable, "-c", program], folder, timeout=60, env=children.environment(folder)
     )
