@@ -97,9 +97,14 @@ class Planned:
         """Write ``text`` for a piece of the text, for heads of statements that are no nodes."""
         return self._site(start, end, lambda render: text)
 
-    def rewrite(self, start: int, end: int, write: Callable[[Render], str]) -> Planned:
-        """Write a piece of the text anew, with all that is planned inside of it."""
-        return self._site(start, end, write)
+    def rewrite(
+        self, start: int, end: int, write: Callable[[Render], str], *, wraps: bool = False
+    ) -> Planned:
+        """Write a piece of the text anew, with all that is planned inside of it.
+
+        With ``wraps`` also with what is planned for the whole of it.
+        """
+        return self._site(start, end, write, wraps=wraps)
 
     def drop(self, items: Sequence[cst.CSTNode], gone: Collection[cst.CSTNode]) -> Planned:
         """Take some items out of a list separated by commas: arguments, parameters, entries."""

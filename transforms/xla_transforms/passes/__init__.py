@@ -81,6 +81,7 @@ from xla_transforms.passes import (
     trainer_use,
     transfers,
     type_names,
+    watched_models,
     wrapper_options,
 )
 
@@ -136,6 +137,7 @@ PASSES: tuple[ModuleType, ...] = (
     distributions,
     master_guards,
     decisions,
+    watched_models,
     one_process,
     checkpoints,
     checkpoint_loading,
