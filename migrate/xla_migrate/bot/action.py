@@ -22,6 +22,7 @@ from xla_migrate.bot.job import CannotExamine, Conditions, Source, look
 from xla_migrate.bot.publish import Outdated, publish
 from xla_migrate.bot.report import Report
 from xla_migrate.bot.working import do, settings_of
+from xla_migrate.reports.github import Properties, command
 from xla_transforms.targets import DEFAULT
 
 LOGIN = "github-actions[bot]"
@@ -61,8 +62,8 @@ def told(found: Report) -> Iterator[str]:
         level = {"failure": "error"}.get(one.level, one.level)
         counts[level] = counts.get(level, 0) + 1
         if counts[level] <= _SHOWN:
-            place: dict[str, str | int] = {"file": one.path, "line": one.start, "endLine": one.end}
-            yield escape.command(level, one.message, **place, title=one.title)
+            place: Properties = {"file": one.path, "line": one.start, "endLine": one.end, "title": one.title}
+            yield command(level, place, one.message)
     yield escape.visible(comment.headline(found))
 
 

@@ -1,7 +1,6 @@
-"""Text of strangers in the places where a forge or a runner would obey it.
+"""Text of strangers in the places where a forge would obey it.
 
-Sources: GitHub Flavored Markdown (backslash escapes, raw HTML, autolinks), GitLab's references, and the
-workflow commands of ``actions/toolkit`` (``packages/core/src/command.ts``).
+Sources: GitHub Flavored Markdown (backslash escapes, raw HTML, autolinks), and GitLab's references.
 """
 
 from __future__ import annotations
@@ -58,17 +57,3 @@ def fenced(text: str, language: str = "") -> str:
 def path(text: str) -> str:
     """A path as code, the middle of a long one left out."""
     return code(text if len(text) <= 160 else f"{text[:60]}…{text[-99:]}")
-
-
-def command(name: str, message: str, **properties: str | int) -> str:
-    """A workflow command, in which neither message nor property can start another one."""
-    given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    return f"::{name}{' ' + given if given else ''}::{_data(message)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

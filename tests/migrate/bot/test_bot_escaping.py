@@ -1,4 +1,4 @@
-"""Text of strangers stays text in Markdown, HTML, code and workflow commands."""
+"""Text of strangers stays text in Markdown, HTML and code."""
 
 from __future__ import annotations
 
@@ -65,10 +65,3 @@ def test_a_fence_is_longer_than_any_within(text: str) -> None:
     lines = escape.fenced(text, "diff").split("\n")
     assert lines[0].removesuffix("diff") == lines[-1]
     assert all(lines[-1] not in line for line in lines[1:-1])
-
-
-def test_a_command_cannot_start_another_one() -> None:
-    message = "found\n::set-env name=PATH::evil\r100%"
-    shown = escape.command("error", message, file="a,line=1::x\nb", line=3)
-    assert "\n" not in shown
-    assert shown == ("::error file=a%2Cline=1%3A%3Ax%0Ab,line=3::found%0A::set-env name=PATH::evil%0D100%25")
