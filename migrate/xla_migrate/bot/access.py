@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from githubkit import AppAuthStrategy, AppInstallationAuthStrategy
 
@@ -64,7 +63,7 @@ class GitLabToken:
     def forge(self, job: Job) -> Forge:
         from xla_migrate.bot.gitlab import GitLabForge
 
-        return GitLabForge(self._token, self._address, quote(job.repository, safe=""), self._backoff)
+        return GitLabForge(self._token, self._address, job.repository, self._backoff)
 
     def token(self, job: Job) -> str:
         return self._token

@@ -90,7 +90,7 @@ class GitHubForge:
 
     def file(self, commit: str, path: str) -> bytes | None:
         try:
-            found = self._get(f"/contents/{quote(path)}", ref=commit)
+            found = self._get(f"/contents/{quote(path, safe='')}", ref=commit)
         except Denied:
             return None
         content = found.get("content") if isinstance(found, dict) else None
@@ -157,14 +157,14 @@ class GitHubForge:
         commit = {"message": message, "tree": made, "parents": [pull.head]}
         sha = str(self._send("POST", "/git/commits", commit)["sha"])
         if branch == pull.branch and not pull.fork:
-            self._send("PATCH", f"/git/refs/heads/{quote(branch)}", {"sha": sha, "force": False})
+            self._send("PATCH", f"/git/refs/{_ref(branch)}", {"sha": sha, "force": False})
         else:
             self._send("POST", "/git/refs", {"ref": f"refs/heads/{branch}", "sha": sha})
         return sha
 
     def branch_head(self, branch: str) -> str | None:
         try:
-            return str(self._get(f"/git/ref/heads/{quote(branch)}")["object"]["sha"])
+            return str(self._get(f"/git/ref/{_ref(branch)}")["object"]["sha"])
         except Denied:
             return None
 
@@ -260,6 +260,11 @@ def hunks(patch: str) -> Iterator[range]:
         start, size = int(found[1]), int(found[2] if found[2] is not None else 1)
         if size:
             yield range(start, start + size)
+
+
+def _ref(branch: str) -> str:
+    """As one part of a path, slashes and all: so GitHub describes it."""
+    return quote(f"heads/{branch}", safe="")
 
 
 def _review_comment(body: str, suggestion: Suggestion) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def installed(cache: Path, package: str) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("npm is not installed")
+    cache = cache / package.replace("/", "-")  # npm takes away what it was not asked for
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # processes that test side by side install it once
@@ -76,12 +77,14 @@ def installed(cache: Path, package: str) -> Path:
 def cut(cache: Path) -> Path:
     """The file with the part of the description that the bot uses."""
     kept = cache / "used.json"
-    if not kept.is_file() or json.loads(kept.read_text()).get("x-used") != _listed():
-        whole = json.loads(
-            (installed(cache, "@octokit/openapi") / "generated/api.github.com.json").read_bytes()
-        )
-        kept.write_text(json.dumps(_cut(whole)))
-        shutil.rmtree(cache / "node_modules/@octokit/openapi")  # several hundred MB
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / "cutting", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.is_file() or json.loads(kept.read_text()).get("x-used") != _listed():
+            folder = installed(cache, "@octokit/openapi")
+            whole = json.loads((folder / "generated/api.github.com.json").read_bytes())
+            kept.write_text(json.dumps(_cut(whole)))
+            shutil.rmtree(folder)  # several hundred MB
     return kept
 
 
@@ -132,6 +135,13 @@ def _references(node: Any) -> Iterator[str]:
             yield from _references(value)
 
 
+class _Asked(StarletteOpenAPIRequest):
+    @property
+    def path(self) -> str:
+        """As it was sent: a slash within a part of it is written %2F."""
+        return str(self.request.scope["raw_path"].decode())
+
+
 class Description:
     """Checks requests and answers, and knows GitHub's examples of the latter."""
 
@@ -148,7 +158,7 @@ class Description:
         return self._wrong(request, body, JSONResponse(content, status))
 
     def _wrong(self, request: Request, body: bytes, response: JSONResponse | None) -> list[str]:
-        asked = StarletteOpenAPIRequest(request, body)
+        asked = _Asked(request, body)
         try:
             if response is None:
                 self._checks.validate_request(asked)
@@ -176,12 +186,11 @@ class Description:
         return given[0].get("value", {}) if given else {}
 
     def _operation(self, request: Request) -> dict[str, Any]:
-        asked = request.url.path.split("/")
+        asked = _Asked(request, b"").path.split("/")
         for path, item in self._content["paths"].items():
             parts = path.split("/")
-            open_end = parts[-1] in ("{path}", "{ref}") and len(asked) > len(parts)
             known = all(p == a or p.startswith("{") for p, a in zip(parts, asked, strict=False))
-            if known and (len(parts) == len(asked) or open_end) and request.method.lower() in item:
+            if known and len(parts) == len(asked) and request.method.lower() in item:
                 return dict(item[request.method.lower()])
         return {}
 

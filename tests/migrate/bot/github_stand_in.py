@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 import re
-import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -95,7 +93,7 @@ class GitHub:
         return await run_in_threadpool(self._answer, request, body)
 
     def _answer(self, request: Request, body: bytes) -> Response:
-        path = request.url.path
+        path = unquote(_path(request))
         self.slow(f"{request.method} {path}")
         with self._lock:
             self.requests.append(f"{request.method} {path}")
@@ -120,7 +118,7 @@ class GitHub:
         if fault is not None and not fault.done:
             raise Answer(fault.status, fault.message, **fault.headers)
         for method, pattern, handler in _ROUTES:
-            found = re.fullmatch(pattern, request.url.path)
+            found = re.fullmatch(pattern, _path(request))
             if found and method == request.method:
                 if method != "GET":
                     self._require(token.writes, 403, "Resource not accessible by integration")
@@ -135,7 +133,8 @@ class GitHub:
 
     def _fault(self, request: Request) -> Fault | None:
         for fault in self.faults:
-            if fault.times and fault.method == request.method and re.search(fault.path, request.url.path):
+            asked = unquote(_path(request))
+            if fault.times and fault.method == request.method and re.search(fault.path, asked):
                 fault.times -= 1
                 return fault
         return None
@@ -202,6 +201,7 @@ class GitHub:
         made = {
             "number": number,
             "state": "open",
+            "requested_teams": [],
             "title": body["title"],
             "html_url": f"https://github.com/{NAME}/pull/{number}",
             "head": {"ref": body["head"], "sha": self.repository.git("rev-parse", body["head"])},
@@ -346,7 +346,9 @@ class GitHub:
     # People, files and git's own data.
 
     def permission(self, user: str, **_: Any) -> Any:
-        return {"permission": "write" if user in self.writers else "read"}
+        role = "write" if user in self.writers else "read"
+        # GitHub's example lacks the role of the user, which GitHub's description wants.
+        return {"permission": role, "role_name": role, "user": {"login": user, "role_name": role}}
 
     def contents(self, path: str, query: Any, **_: Any) -> Any:
         found = self.repository.git("cat-file", "-t", f"{query['ref']}:{path}", check=False)
@@ -378,25 +380,8 @@ class GitHub:
         return 201, {"sha": self.repository.git("hash-object", "-w", "--stdin", given=data)}
 
     def make_tree(self, body: dict[str, Any], **_: Any) -> Any:
-        lines = self.repository.git("ls-tree", "-r", "-z", body["base_tree"]).split("\0")
-        entries = {line.partition("\t")[2]: line.partition("\t")[0].split() for line in lines if line}
-        for one in body["tree"]:
-            entries[one["path"]] = [one["mode"], one["type"], one["sha"]]
-        listed = "".join(f"{mode} {sha}\t{path}\0" for path, (mode, _, sha) in entries.items())
-        return 201, {"sha": self._written(listed)}
-
-    def _written(self, listed: str) -> str:
-        """A tree of files in folders, by an index of its own."""
-        name = self.repository.folder / f"index-{next(self._ids)}"
-        environment = {**os.environ, "GIT_INDEX_FILE": str(name)}
-        said = ""
-        for arguments, given in ((["update-index", "-z", "--index-info"], listed), (["write-tree"], "")):
-            command = ["git", "-C", str(self.repository.folder), "-c", "core.bare=false", *arguments]
-            ran = subprocess.run(
-                command, input=given.encode(), env=environment, check=True, capture_output=True
-            )
-            said = ran.stdout.decode().strip()
-        return said
+        changed = {one["path"]: (one["mode"], one["sha"]) for one in body["tree"]}
+        return 201, {"sha": self.repository.tree(body["base_tree"], changed)}
 
     def make_commit(self, body: dict[str, Any], **_: Any) -> Any:
         parents = [part for parent in body["parents"] for part in ("-p", parent)]
@@ -436,6 +421,11 @@ class GitHub:
         return 201, {"token": token, "expires_at": "2099-01-01T00:00:00Z"}
 
 
+def _path(request: Request) -> str:
+    """As it was sent: a slash within a part of it is written %2F."""
+    return str(request.scope["raw_path"].decode())
+
+
 _R = f"/repos/{NAME}"
 _ROUTES: list[tuple[str, str, Callable[..., Any]]] = [
     ("GET", rf"{_R}/pulls/(\d+)", GitHub.get_pull),
@@ -458,9 +448,9 @@ _ROUTES: list[tuple[str, str, Callable[..., Any]]] = [
     ("GET", rf"{_R}/git/trees/([0-9a-f]+)", GitHub.get_tree),
     ("POST", rf"{_R}/git/trees", GitHub.make_tree),
     ("POST", rf"{_R}/git/blobs", GitHub.make_blob),
-    ("GET", rf"{_R}/git/ref/heads/(.+)", GitHub.get_ref),
+    ("GET", rf"{_R}/git/ref/heads%2F(.+)", GitHub.get_ref),
     ("POST", rf"{_R}/git/refs", GitHub.make_ref),
-    ("PATCH", rf"{_R}/git/refs/heads/(.+)", GitHub.move_ref),
+    ("PATCH", rf"{_R}/git/refs/heads%2F(.+)", GitHub.move_ref),
     ("GET", r"/app", GitHub.get_app),
     ("POST", r"/app/installations/(\d+)/access_tokens", GitHub.make_token),
 ]

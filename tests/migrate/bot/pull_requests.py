@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -32,6 +34,7 @@ class Repository:
     """A bare repository; ``pull`` makes branches that the forge knows by ``refs/pull/N/head``."""
 
     def __init__(self, folder: Path, files: dict[str, str | bytes] | None = None) -> None:
+        self._numbers = itertools.count()
         self.folder, self._copy = folder / "origin.git", folder / "copy"
         self._run("init", "--quiet", "--bare", "-b", "main", str(self.folder), at=folder)
         self._run("clone", "--quiet", str(self.folder), str(self._copy), at=folder)
@@ -82,6 +85,26 @@ class Repository:
         ran = subprocess.run(command, input=given, capture_output=True, check=check)
         said = ran.stdout.decode("utf-8", "surrogateescape")
         return said.strip() if strip else said
+
+    def tree(self, base: str, changed: dict[str, tuple[str, str]]) -> str:
+        """The tree of ``base`` with other files, each as mode and blob; gives its id."""
+        index = self.folder / f"index-{next(self._numbers)}"
+        lines = "".join(f"{mode} {blob}\t{path}\n" for path, (mode, blob) in changed.items())
+        said = ""
+        for arguments in (["read-tree", base], ["update-index", "--index-info"], ["write-tree"]):
+            command = ["git", "-C", str(self.folder), "-c", "core.bare=false", *arguments]
+            environment = {**os.environ, "GIT_INDEX_FILE": str(index)}
+            given = lines.encode() if arguments[0] == "update-index" else b""
+            ran = subprocess.run(command, input=given, env=environment, check=True, capture_output=True)
+            said = ran.stdout.decode().strip()
+        return said
+
+    def commit(self, parent: str, files: dict[str, bytes], message: str) -> str:
+        """A commit with these files, on no branch yet; gives its id."""
+        changed = {
+            path: ("100644", self.git("hash-object", "-w", "--stdin", given=d)) for path, d in files.items()
+        }
+        return self.git("commit-tree", self.tree(parent, changed), "-p", parent, given=message.encode())
 
     def _run(self, *arguments: str, at: Path | None = None) -> None:
         subprocess.run(
