@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from xla_migrate.bot.examine import examine
@@ -113,8 +114,18 @@ class Repository:
 
 
 def examined(repository: Repository, number: int, *, contents: bool = False) -> Report:
-    """The report on a pull request's head, made in this process: a child costs a second."""
+    """The report on a pull request's head, made in this process and once for each content."""
     head, base = repository.head(number), repository.base()
+    trees = tuple(repository.git("rev-parse", f"{commit}^{{tree}}") for commit in (head, base))
+    if (*trees, contents) not in _EXAMINED:
+        _EXAMINED[(*trees, contents)] = _examined(repository, head, base, contents)
+    return replace(_EXAMINED[(*trees, contents)], head=head, base=base)
+
+
+_EXAMINED: dict[tuple[str | bool, ...], Report] = {}
+
+
+def _examined(repository: Repository, head: str, base: str, contents: bool) -> Report:
     with tempfile.TemporaryDirectory() as name:
         workspace = Workspace(Path(name), Limits())
         workspace.fetch(str(repository.folder), [head, base])

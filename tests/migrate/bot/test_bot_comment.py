@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from xla_migrate.bot import comment
@@ -12,7 +10,6 @@ from xla_migrate.bot.review import Part
 
 HEAD, BASE = "a" * 40, "b" * 40
 REF = "pull/1/head"
-SIZES = (0, 1, 60, 400)
 
 
 def file(number: int, *, path: str = "", lines: int = 3, findings: int = 1) -> File:
@@ -29,7 +26,17 @@ def report(files: int, *, lines: int = 3, findings: int = 1, path: str = "") -> 
 
 
 @pytest.mark.parametrize(
-    ("files", "lines", "findings"), list(itertools.product(SIZES, (0, 30, 40_000), SIZES))
+    ("files", "lines", "findings"),
+    [
+        (0, 0, 0),
+        (1, 3, 1),
+        (1, 40_000, 0),
+        (60, 30, 60),
+        (400, 0, 1),
+        (400, 30, 0),
+        (3, 30_000, 400),
+        (60, 900, 9),
+    ],
 )
 def test_every_size_stays_below_the_limit_and_keeps_what_matters(
     files: int, lines: int, findings: int

@@ -204,7 +204,7 @@ def test_a_suggestion_never_comes_alone_where_it_needs_another(
 def test_at_most_thirty_suggestions_are_made(
     repository: Repository, github: GitHub, forge: GitHubForge
 ) -> None:
-    number = repository.pull({f"train{n:02}.py": TRAIN for n in range(12)})
+    number = repository.pull({f"train{n:02}.py": TRAIN for n in range(9)})
     publish(forge, number, examined(repository, number), Settings())
     assert 20 < len(github.review_comments) <= 30
 

@@ -421,7 +421,7 @@ def test_a_service_that_is_told_to_end_leaves_its_work_in_the_queue(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("github", ["plain"], indirect=True)
 def test_two_hundred_pull_requests_at_once_get_one_comment_each(
     repository: Repository, github: GitHub, backoff: Backoff, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
