@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
+from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
-from xla_transforms.grouping import FRAMEWORK, GPU, groups
-from xla_transforms.outcome import Outcome
+from xla_transforms.grouping import FRAMEWORK, GPU, groups, module_name
+from xla_transforms.mapping import Mapper, ProjectMap
+from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Render, Site
 from xla_transforms.program import Program, concerns
-from xla_transforms.render import Renderer, line_edits
+from xla_transforms.render import Renderer
 from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
 from xla_transforms.settings import Settings
-from xla_transforms.source import Source
+from xla_transforms.source import Source, syntax_error
 from xla_transforms.targets import target
 
 Failure = Callable[[str, bytes, SourceError], Outcome]
@@ -39,30 +40,24 @@ def migrate_texts(
     ``others`` are the paths of the files beside them that have nothing to migrate.
     """
     batch = _Batch(texts, settings, failure)
-    paths: dict[str, str] = {}
-    for path in filter(batch.readable, texts):
-        # a.py and a/__init__.py have one name, which only one of them can keep
-        name = _module_name(path)
-        paths[name if name not in paths else f"{name}:{path}"] = path
-    modules = {name: texts[path][0] for name, path in paths.items()}
-    for group in groups(modules, map(_module_name, others)):
-        batch.migrate({name: paths[name] for name in group})
-    return _said_once({path: batch.outcomes[path] for path in texts})
+    for group in batch.groups(others):
+        batch.migrate(group)
+    return said_once({path: batch.outcomes[path] for path in texts})
 
 
-def _said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
-    """The outcomes, with each finding that speaks of the whole run at its first place alone."""
-    once = {rule.code for step in PASSES for rule in step.RULES if rule.once}
-    told: set[str] = set()
-    for path, outcome in outcomes.items():
-        kept = [f for f in outcome.findings if f.code not in told]
-        for code in once & {f.code for f in kept}:
-            first = next(f for f in kept if f.code == code)
-            kept = [f for f in kept if f.code != code or f is first]
-            told.add(code)
-        if len(kept) < len(outcome.findings):
-            outcomes[path] = replace(outcome, findings=tuple(kept))
-    return outcomes
+def map_texts(
+    texts: dict[str, tuple[str, bytes, str]],
+    settings: Settings,
+    failure: Failure,
+    commands: Mapping[str, str],
+) -> ProjectMap:
+    """Map decoded modules, those that import one another together; see ``engine.map_program``."""
+    batch, project = _Batch(texts, settings, failure), ProjectMap()
+    for group in batch.groups(()):
+        Mapper(batch.analysed(group), project, commands).run()
+    failed = ((path, outcome) for path, outcome in batch.outcomes.items() if outcome.failed)
+    project.failed = {path: outcome.findings[0].message for path, outcome in failed}
+    return project
 
 
 @dataclass
@@ -74,6 +69,17 @@ class _Batch:
     failure: Failure
     sources: dict[str, Source] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    def groups(self, others: Collection[str]) -> Iterator[dict[str, str]]:
+        """The programs, as paths by module name; ``others`` are files that are there, too."""
+        paths: dict[str, str] = {}
+        for path in filter(self.readable, self.texts):
+            # a.py and a/__init__.py have one name, which only one of them can keep
+            name = module_name(path)
+            paths[name if name not in paths else f"{name}:{path}"] = path
+        modules = {name: self.texts[path][0] for name, path in paths.items()}
+        for group in groups(modules, map(module_name, others)):
+            yield {name: paths[name] for name in group}
 
     def readable(self, path: str) -> bool:
         """Whether a module is Python; where it does not concern the tool Python's own parser may say so.
@@ -102,16 +108,21 @@ class _Batch:
                 text, data, encoding = self.texts[path]
                 self.outcomes[path] = Outcome(path, data, text, text, encoding)
             return
-        parsed = [(name, path) for name, path in group.items() if self._parsed(path)]
-        program = Program((name, self.sources[path]) for name, path in parsed)
-        roles = self._roles(program)
-        for name, path in parsed:
+        roles = self.analysed(group)
+        program = roles.program
+        for name, path in group.items():
+            if name not in program.modules:
+                continue
             _, data, encoding = self.texts[path]
             context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
             self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
 
-    def _roles(self, program: Program) -> Roles:
-        """The analysis of a program; its processes stay several where they are to and can be started."""
+    def analysed(self, group: dict[str, str]) -> Roles:
+        """The analysis of a program, without the modules that cannot be parsed.
+
+        Its processes stay several where they are to and can be started.
+        """
+        program = Program((name, self.sources[path]) for name, path in group.items() if self._parsed(path))
         wanted = self.settings.distributed
         roles = Roles(program, replicated=False if wanted is False else None)
         outside = target(self.settings.target).launcher_entry
@@ -145,13 +156,6 @@ def _writes(text: str) -> Callable[[Render], str]:
     return lambda render: text
 
 
-def _module_name(path: str) -> str:
-    parts = re.split(r"[/\\]", path.removesuffix(".py"))
-    if parts[-1] == "__init__" and len(parts) > 1:
-        parts.pop()
-    return ".".join(p for p in parts if p not in ("", ".", ".."))
-
-
 @dataclass
 class _Module:
     """A planned module, ready to be rendered with all or some of its changes."""
@@ -176,6 +180,8 @@ class _Module:
             code = self._sound(sites, ids)
         except Conflict as error:
             return self._withdrawn(base, str(error))
+        if code is None and check.parse(text) is None:  # the parser takes what Python refuses
+            raise syntax_error(text, SyntaxError())
         if code is None:
             return self._withdrawn(base, "the result would not compile or would use an unbound name")
         edits = tuple(line_edits(source.text, code))
@@ -200,7 +206,9 @@ class _Module:
     def _sound(self, sites: list[Site], ids: Collection[int] | None) -> str | None:
         """The new text, formatted and checked; ``None`` where it is not sound."""
         code = self._written(sites, ids)
-        code = format_changed(self.context.index.source.text, code, self.context.settings.black)
+        source = self.context.index.source
+        if not source.is_notebook:  # its cells are formatted one by one, by who knows them
+            code = format_changed(source.text, code, self.context.settings.black)
         tree = check.parse(code)
         return None if tree is None or not check.compiles(tree) or self._unbound(code) else code
 

@@ -67,7 +67,10 @@ def _tell(context: Context) -> None:
     alone = len(context.program.modules) == 1
     place = next(calls, first if alone else None)
     if place is not None:
-        context.plan.report(LEFT, place, context.replicas.obstacle, context.target.to_start)
+        notebook = context.index.source.is_notebook
+        advice = "write it in a module that the notebook imports, or train on one device (--no-distributed)"
+        advice = advice if notebook else context.target.to_start
+        context.plan.report(LEFT, place, context.replicas.obstacle, advice)
 
 
 def _repeated(context: Context) -> None:

@@ -17,6 +17,9 @@ from xla_transforms.roles.ranks import INDEX, SPAWNERS, arguments
 from xla_transforms.scopes import ModuleIndex, parameters
 from xla_transforms.tree import string_value, value_of, walk
 
+# torch_xla.launch starts processes by multiprocessing's spawn (pytorch/xla v2.9.0, _internal/pjrt.py).
+_IN_NOTEBOOK = "the function that the processes run is a notebook's, from which they cannot import it"
+
 
 class Style(Enum):
     """How the processes of a native program come to be."""
@@ -103,10 +106,14 @@ class Starts:
                 return "it is not known what function the processes run"
             if not isinstance(self.roles.index(launch.function).parent(launch.function), cst.Module):
                 return "the function that the processes run is not one of a module"
+            if self.roles.index(launch.function).source.is_notebook:
+                return _IN_NOTEBOOK
             if not launch.joins:
                 return "the processes are started and not waited for"
         if not self.entries and (self.outside or not self.launches):
             return "nothing is known to launch the processes: no script " + self._does
+        if any(e.index.source.is_notebook for e in self.entries):
+            return _IN_NOTEBOOK
         reasons = [e.obstacle or self._taken(e) for e in self.entries]
         return next(filter(None, reasons), "") or self._once
 
