@@ -63,7 +63,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (CannotFetch, TooLarge, children.TooLong, report.BadReport, OSError) as error:
-        raise CannotExamine(str(error)) from error
+        raise CannotExamine(str(error)[:2000]) from error
 
 
 def _examined(folder: Path, source: Source, conditions: Conditions, contents: bool) -> Report:

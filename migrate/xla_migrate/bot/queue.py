@@ -122,11 +122,12 @@ class Queue:
             return dict(database.execute("SELECT state, COUNT(*) FROM jobs GROUP BY state").fetchall())
 
     def forget(self, before: float) -> None:
-        """Drop deliveries and finished jobs that are older; what is young enough for a replay has to stay."""
+        """Drop deliveries and finished reviews that are older; a command stays known for ever."""
         with self._transaction() as database:
             database.execute("DELETE FROM deliveries WHERE at < ?", (before,))
             database.execute(
-                "DELETE FROM jobs WHERE due < ? AND state IN ('done', 'superseded', 'failed')", (before,)
+                "DELETE FROM jobs WHERE due < ? AND kind = 'review' AND state NOT IN ('queued', 'running')",
+                (before,),
             )
 
     def _leave(self, taken: Taken, state: str, said: str, due: float | None = None) -> None:

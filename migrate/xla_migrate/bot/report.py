@@ -18,9 +18,9 @@ LARGEST = 20_000_000
 
 
 def is_within(path: str) -> bool:
-    """Whether a path stays below the folder that it is relative to, and out of git's own."""
+    """Whether a path stays below the folder that it is relative to, out of git's own, and can be written."""
     parts = path.split("/")
-    strange = any(char < " " or char == "\\" for char in path)
+    strange = any(char < " " or char == "\\" or "\ud800" <= char <= "\udfff" for char in path)
     return not strange and not any(part in ("", ".", "..") or part.lower() == ".git" for part in parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from xla_migrate.bot.job import Conditions
 from xla_migrate.bot.queue import Queue
 from xla_migrate.bot.server import application
 from xla_migrate.bot.working import Access, Workers
+
+KEPT = 90 * 86_400.0
+"""Seconds for which deliveries are known."""
 
 
 class BadEnvironment(ValueError):
@@ -41,6 +45,7 @@ def serve(options: Options, conditions: Conditions, environment: Mapping[str, st
     redact.set_up([secret, *secrets])
     _clear(environment)
     queue = Queue(options.database)
+    queue.forget(time.time() - KEPT)
     workers = Workers(queue, access, conditions, options.workers)
     try:
         app = application(queue, workers, secret, gitlab=options.forge == "gitlab")

@@ -87,7 +87,9 @@ class Workspace:
             if entry.size > self._limits.file:
                 left.append(f"{entry.path} was left out: it has {entry.size:,} bytes")
             elif not is_within(entry.path):
-                left.append("a file was left out: its path leads out of the work folder")
+                left.append(
+                    "a file was left out: its path leads out of the work folder, or cannot be written"
+                )
             else:
                 wanted.append(entry)
         self._require_small(wanted)

@@ -119,6 +119,16 @@ def test_old_deliveries_are_forgotten_and_waiting_jobs_are_not(queue: Queue) -> 
     assert queue.states() == {}
 
 
+def test_a_command_is_never_forgotten(queue: Queue) -> None:
+    command = Job("github", "acme/train", 1, "apply", "comment-1")
+    queue.accept("1", command, 0.0)
+    taken = queue.take(0.0)
+    assert taken is not None
+    queue.finish(taken, "")
+    queue.forget(100.0)
+    assert not queue.accept("2", command, 100.0)
+
+
 def test_threads_that_accept_and_take_at_once_see_each_job_once(queue: Queue) -> None:
     seen: list[int] = []
 

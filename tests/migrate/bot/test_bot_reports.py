@@ -26,7 +26,19 @@ def test_what_is_written_is_read() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["../x.py", "/etc/passwd", "a/../../b", "a//b", ".git/config", "a/.GIT/b", "a\\b", "a\nb", "", "./a"],
+    [
+        "../x.py",
+        "/etc/passwd",
+        "a/../../b",
+        "a//b",
+        ".git/config",
+        "a/.GIT/b",
+        "a\\b",
+        "a\nb",
+        "",
+        "./a",
+        "\udcff.py",
+    ],
 )
 def test_a_path_that_leaves_the_repository_is_refused(path: str) -> None:
     content = json.loads(write(report()))
