@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from conftest import TOKEN
 from github_stand_in import NAME, GitHub
 from pull_requests import PLAIN, TRAIN, Repository, examined
@@ -159,10 +160,46 @@ def test_without_the_extra_the_command_says_how_to_install_it(tmp_path: Path, co
     assert "is not installed: pip install 'xla-migrate[bot]'" in ended.stderr
 
 
-def test_the_action_puts_no_text_of_strangers_into_a_script() -> None:
-    text = (ROOT / "action.yml").read_text()
-    for line in text.split("run: |")[1:]:
-        assert "${{" not in line.split("shell:")[0].split("env:")[0]
+STEPS = {step["name"]: step for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_action_puts_no_text_of_strangers_into_a_script(name: str) -> None:
+    assert "${{" not in STEPS[name]["run"]
+
+
+def stepped(folder: Path, name: str, **variables: str) -> list[str]:
+    """The arguments that a step of the action calls the command line with."""
+    program = folder / "bin" / "xla-migrate"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    program.chmod(0o755)
+    given = {
+        "PLACE": str(folder),
+        "RUNNER_TEMP": str(folder),
+        "GITHUB_WORKSPACE": "/w",
+        "PATH": "/usr/bin:/bin",
+    }
+    command = ["bash", "-e", "-o", "pipefail", "-c", STEPS[name]["run"]]
+    ended = subprocess.run(command, env={**given, **variables}, capture_output=True, text=True, check=True)
+    return ended.stdout.splitlines()
+
+
+def test_the_step_that_examines_calls_the_command_with_its_inputs(tmp_path: Path) -> None:
+    asked = stepped(tmp_path, "Run", ALLOW="false", REPORT="", REPOSITORY=".")
+    assert asked == ["bot", "run", "--repository", "/w/.", "--out", "/w/xla-migrate.json"]
+
+
+def test_an_input_is_never_a_command(tmp_path: Path) -> None:
+    asked = stepped(tmp_path, "Run", ALLOW="true", REPORT="a b; touch evil $(id)", REPOSITORY="c d")
+    assert asked[3:] == ["/w/c d", "--out", "/w/a b; touch evil $(id)", "--allow-running-code"]
+
+
+@pytest.mark.parametrize(("report", "wanted"), [("", []), ("r.json", ["--report", "/w/r.json"])])
+def test_the_step_that_publishes_calls_the_command_with_its_inputs(
+    tmp_path: Path, report: str, wanted: list[str]
+) -> None:
+    assert stepped(tmp_path, "Publish", GITHUB_TOKEN="x", REPORT=report) == ["bot", "publish", *wanted]
 
 
 def test_the_workflows_of_the_guide_part_the_token_from_the_code() -> None:
