@@ -85,6 +85,7 @@ class GitHub:
         self.violations: list[str] = []
         self.slow: Callable[[str], None] = lambda request: None
         self._ids, self._lock = itertools.count(1000), threading.RLock()
+        self._patched: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
         self.address = ""
         self.app = Starlette(routes=[Route("/{path:path}", self._serve, methods=["GET", "POST", "PATCH"])])
 
@@ -212,7 +213,12 @@ class GitHub:
 
     def _patches(self, number: int) -> dict[str, tuple[str, str]]:
         """Status and patch of each file that a pull request changes."""
-        ends = f"refs/heads/main...refs/pull/{number}/head"
+        between = self.repository.base(), self.repository.head(number)
+        if between not in self._patched:
+            self._patched[between] = self._compared("...".join(between))
+        return self._patched[between]
+
+    def _compared(self, ends: str) -> dict[str, tuple[str, str]]:
         listed = self.repository.git("diff", "--no-renames", "--name-status", "-z", ends).split("\0")
         states = {"A": "added", "D": "removed", "M": "modified", "T": "changed"}
         found = {}
