@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from xla_migrate.cli import offers
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
 from xla_migrate.releases import AUTO
@@ -28,7 +29,7 @@ class _Command(click.Command):
 @click.option("--check", is_flag=True)
 @click.option("--diff", is_flag=True)
 @click.option("-o", "--output", metavar="FILE")
-@click.option("--target", default=DEFAULT, metavar="RELEASE")
+@click.option("--target", default=DEFAULT, metavar="RELEASE", shell_complete=offers.targets)
 @click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp")
 @click.option("--distributed/--no-distributed", default=None)
 @click.option("--stdin-filename", metavar="PATH")
