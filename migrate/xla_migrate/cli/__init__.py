@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": "xla_migrate.cli.verify",
     "doctor": "xla_migrate.cli.doctor",
     "explain": "xla_migrate.cli.explain",
+    "lsp": "xla_migrate.cli.lsp",
     "record": "xla_migrate.cli.verify",
     "rules": "xla_migrate.cli.rules",
     "verify": "xla_migrate.cli.verify",

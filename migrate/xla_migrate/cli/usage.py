@@ -55,6 +55,7 @@ How to report:
 
 Commands:
   doctor [PATH]            Check whether migrated code can run here.
+  lsp                      Serve an editor (needs xla-migrate[lsp]).
   rules                    List the rules.
   explain RULE             Say what a rule does and why.
   explain TOPIC [PATHS]    Say why a job fails, learns badly or is slow, and
