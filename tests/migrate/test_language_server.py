@@ -118,7 +118,7 @@ def test_a_client_that_knows_no_versions_gets_plain_edits(running: Editor, tmp_p
 
 
 ODD = {
-    "other alphabets": 'import torch\ns = "\U0001f680\u00fc"; m = torch.nn.Linear(1, 1).cuda(); s = "\u00fc"\n',
+    "other alphabets": 'import torch\ns = "\U0001f680\u00fc"; m = torch.ones(1).cuda(); s = "\u00fc"\n',
     "carriage returns": "import torch\r\nif True:\r\n\tm = torch.nn.Linear(1, 1).cuda()\r\n",
     "tabs": "import torch\nif True:\n\tm = torch.nn.Linear(1, 1).cuda(); n = m.cuda()\n",
     "separators that end no line": 'import torch\ns = "\u2028\x0c\x85"\nm = torch.nn.Linear(1, 1).cuda()\n',
