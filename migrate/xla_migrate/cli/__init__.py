@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": "xla_migrate.cli.doctor",
     "explain": "xla_migrate.cli.explain",
     "lsp": "xla_migrate.cli.lsp",
+    "map": "xla_migrate.cli.map",
     "record": "xla_migrate.cli.verify",
     "rules": "xla_migrate.cli.rules",
     "verify": "xla_migrate.cli.verify",
