@@ -1,8 +1,8 @@
 """The commands that pages of the documentation show, run as shown.
 
 A block of ``console`` holds lines ``$ command``, each with its output. The blocks of a page are run one after
-the other in an empty folder with the golden cases in it. Blocks below the line ``TRAINS`` train something: they
-are run by slow tests alone, and ``...`` in their output stands for anything, at the end of a line or for lines.
+the other in an empty folder with the golden cases in it. Blocks below the line ``TRAINS`` train something:
+slow tests alone run them, and ``...`` in their output stands for anything, at the end of a line or for lines.
 """
 
 from __future__ import annotations
