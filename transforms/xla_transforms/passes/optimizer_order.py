@@ -61,7 +61,7 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     every = moves(context.roles)
-    optimizers = context.once(_optimizers) if every else []
+    optimizers = context.once(_built) if every else []
     written: set[cst.CSTNode] = set()
     for move in every:
         if context.roles.index(move.call) is not context.index:
