@@ -67,6 +67,7 @@ UNCACHED = Rule(
     "Re-entrant checkpointing first computes without gradients; the casts of weights that autocast keeps "
     "have none, and the block would never be trained (run on torch_xla 2.9).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (AUTOCAST, DTYPE, UNSURE, UNREADABLE, ON_CUDA, UNCACHED)
 

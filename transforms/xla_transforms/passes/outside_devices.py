@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.scopes import How
 from xla_transforms.tree import has_star, method, receiver, string_value, value_of
@@ -20,6 +20,7 @@ OUTSIDE = Rule(
     "The device's name comes from outside the script.",
     'Where a configuration says "cuda", it has to say "xla" from now on.',
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (OUTSIDE,)
 
