@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import libcst as cst
 
+from xla_transforms.apex import Amp
 from xla_transforms.frameworks import Frameworks
 from xla_transforms.loops import Loops
 from xla_transforms.loops.deferral import Deferral
@@ -92,6 +93,11 @@ class Context:
         """The gradient scalers of the program, each with all its uses."""
         return self.whole.scalers
 
+    @cached_property
+    def apex(self) -> Amp:
+        """The program's use of apex's mixed precision."""
+        return Amp(self.roles)
+
     @property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
@@ -153,7 +159,7 @@ class Context:
     def uses_amp(self) -> bool:
         """Whether the program computes under autocast or scales its loss."""
         paths = {self.roles.path(c.func) for c in self._calls("autocast", "GradScaler")}
-        return any(p.startswith("torch.") for p in paths)
+        return any(p.startswith("torch.") for p in paths) or self.apex.understood
 
     @cached_property
     def syncfree_twins(self) -> bool:
