@@ -32,17 +32,18 @@ class Discovered:
     problems: list[FileProblem] = field(default_factory=list)
 
 
-def discover(paths: Iterable[str]) -> Discovered:
+def discover(paths: Iterable[str], excluded: Callable[[str], bool] | None = None) -> Discovered:
     """Every named file, and below every named folder each file of interest that git would not ignore.
 
-    Left out below a folder: hidden folders, virtual environments, ``build``, ``node_modules``, and
-    links that lead out of the folder. A named file or folder is always taken.
+    Left out below a folder: hidden folders, virtual environments, ``build``, ``node_modules``, links that
+    lead out of the folder, and what is ``excluded``. A named file or folder is always taken.
     """
     found = Discovered()
     seen: set[str] = set()
     for path in paths:
         path = os.path.normpath(path) if path else path
-        names = _below(path, found.problems) if os.path.isdir(path) else [(path, os.path.realpath(path))]
+        whole = os.path.isdir(path)
+        names = _below(path, found.problems, excluded) if whole else [(path, os.path.realpath(path))]
         for name, real in names:
             if real not in seen:
                 seen.add(real)
@@ -55,11 +56,15 @@ def repository_root(folder: Path) -> Path | None:
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
 
 
-def _below(folder: str, problems: list[FileProblem]) -> list[tuple[str, str]]:
+def _below(
+    folder: str, problems: list[FileProblem], excluded: Callable[[str], bool] | None
+) -> list[tuple[str, str]]:
     """The files below a folder, each as it is called from here and by its real path."""
     earlier = len(problems)
     real = os.path.realpath(folder)
     names = list(_walk(folder, real, real, _rules_above(folder), problems))
+    if excluded is not None and names:
+        return [(name, place) for name, place in names if not excluded(name)]
     if all(is_launcher(name) for name, _ in names) and len(problems) == earlier:
         problems.append(FileProblem(folder, "no Python files in this directory"))
     return names
