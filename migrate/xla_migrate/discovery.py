@@ -42,11 +42,8 @@ def discover(paths: Iterable[str], excluded: Callable[[str], bool] | None = None
     seen: set[str] = set()
     for path in paths:
         path = os.path.normpath(path) if path else path
-        names = (
-            _below(path, found.problems, excluded)
-            if os.path.isdir(path)
-            else [(path, os.path.realpath(path))]
-        )
+        whole = os.path.isdir(path)
+        names = _below(path, found.problems, excluded) if whole else [(path, os.path.realpath(path))]
         for name, real in names:
             if real not in seen:
                 seen.add(real)
