@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.scopes import Binding, How
 from xla_transforms.statements import migrating
 
@@ -21,6 +21,7 @@ PACKAGE = Rule(
     "The script imports a package that only runs on CUDA.",
     "Its kernels are CUDA code: importing it or calling it fails on a machine without CUDA.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 OPTIONAL = Rule(
     "XLA952",
@@ -28,6 +29,7 @@ OPTIONAL = Rule(
     "The script can do without a package that only runs on CUDA.",
     "The import is tried, and a machine without CUDA takes the other way.",
     Severity.INFO,
+    Safety.DISPLAY,
 )
 RULES = (PACKAGE, OPTIONAL)
 
@@ -65,6 +67,8 @@ def run(context: Context) -> None:
         package = _package(binding.name)
         if package is None or binding.statement in told or context.roles.dead(binding.statement):
             continue
+        if context.plan.taken(binding.statement):
+            continue
         if _replaced(context, binding):
             continue
         told.add(binding.statement)
@@ -85,7 +89,8 @@ def _replaced(context: Context, binding: Binding) -> bool:
     name = getattr(name, "name", name)
     uses = context.index.named(name.value) if isinstance(name, cst.Name) else []
     uses = [n for n in uses if not context.index.within(n, binding.statement)]
-    return binding.name.startswith("apex.optimizers.") and bool(uses) and all(map(context.plan.taken, uses))
+    ours = binding.name.partition(".")[0] == "apex"
+    return ours and bool(uses) and all(map(context.plan.taken, uses))
 
 
 def _package(path: str) -> str | None:

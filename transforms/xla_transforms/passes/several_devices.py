@@ -7,7 +7,7 @@ Source: pytorch/xla v2.9.0, the guide "PyTorch on XLA devices" (one process for 
 from __future__ import annotations
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing import several_devices, sharding, shares_several
 
 SEVERAL = Rule(
@@ -17,6 +17,7 @@ SEVERAL = Rule(
     "One XLA process has one device; a model split over cuda:0 and cuda:1 has no counterpart "
     "(pytorch/xla guide: one process for each device).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 SHARDED = Rule(
     "XLA197",
@@ -25,8 +26,16 @@ SHARDED = Rule(
     "FSDP, DTensor, pipelines and torch.distributed.rpc know CUDA and the CPU alone; on XLA a model is "
     "parted by torch_xla.distributed.fsdp or spmd (pytorch/xla v2.9.0).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (SEVERAL, SHARDED)
+
+
+_FSDP = (
+    "wrap the model in torch_xla.distributed.fsdp.XlaFullyShardedDataParallel (auto_wrap_policy= of its own "
+    "wrap module, compute_dtype= for mixed precision), step by optimizer.step() and never xm.optimizer_step, "
+    "clip by model.clip_grad_norm_(), save model.state_dict() and model.get_shard_metadata() on each replica"
+)
 
 
 def run(context: Context) -> None:
@@ -49,7 +58,8 @@ def _several(context: Context) -> None:
 def _sharded(context: Context) -> None:
     advice = "write it for torch_xla.distributed.fsdp or spmd, then migrate again"
     for path, binding in sharding(context.index)[:1]:
-        context.plan.report(SHARDED, binding.statement, f"{path} is made for several processes", advice)
+        told = _FSDP if ".fsdp" in path or path.endswith("fully_shard") else advice
+        context.plan.report(SHARDED, binding.statement, f"{path} is made for several processes", told)
         return
     modules = context.program.modules.values()
     if context.speaks_of_gpu and any(sharding(module) for module in modules):
