@@ -64,7 +64,7 @@ def test_findings_are_diagnostics_and_changes_are_hints(running: Editor, tmp_pat
         assert one["message"].startswith(finding.message)
         assert running.cut(SCRIPT, one["range"]) == SCRIPT[finding.span.start : finding.span.end]
     page = Path(unquote(urlparse(hints[0]["codeDescription"]["href"]).path))
-    assert page.read_text().startswith(f"# {hints[0]['code']} ")
+    assert page.read_text().startswith(f"{hints[0]['code']} ")
 
 
 def test_the_severities_are_those_of_the_findings(running: Editor, tmp_path: Path) -> None:
@@ -259,6 +259,19 @@ def test_target_and_site_are_options(tmp_path: Path) -> None:
         (action,) = running.actions(uri(tmp_path / "a.py"), 0, 0, ["source"])
         edits = action["edit"]["documentChanges"][0]["edits"]
         assert running.edited(SCRIPT, edits) == migrate_source(SCRIPT, target="2.1").code
+
+
+def test_the_settings_of_the_project_and_comments_count(running: Editor, tmp_path: Path) -> None:
+    running.start(tmp_path, None)
+    settings = '[tool.xla-migrate]\ntarget = "2.1"\nignore = ["XLA206"]\n'
+    (tmp_path / "pyproject.toml").write_text(settings)
+    code = SCRIPT.replace("synchronize()", "synchronize()  # xla-migrate: ignore[XLA201] wanted")
+    found = running.open(uri(tmp_path / "train.py"), code)
+    assert "XLA206" not in {one["code"] for one in found}
+    (action,) = running.actions(uri(tmp_path / "train.py"), 0, 0, ["source"])
+    result = running.edited(code, action["edit"]["documentChanges"][0]["edits"])
+    assert "torch.cuda.synchronize()" in result
+    assert "xm.xla_device()" in result
 
 
 def test_an_unknown_target_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ _EXTRA = ("attrs", "lsprotocol", "pygls")
 
 
 @click.command(context_settings=_CONTEXT)
-@click.option("--target", default=DEFAULT, metavar="RELEASE", shell_complete=offers.targets,
-              help=f"The torch_xla release to write for, or auto.  [default: {DEFAULT}]")  # fmt: skip
+@click.option("--target", default="", metavar="RELEASE", shell_complete=offers.targets,
+              help=f"The torch_xla release to write for, or auto.  [default: the project's, else {DEFAULT}]")
 @click.option("--docs", default="", metavar="URL",
               help="The root of a published site of the documentation, to link rules to.")  # fmt: skip
 def lsp(target: str, docs: str) -> None:
@@ -24,7 +24,7 @@ def lsp(target: str, docs: str) -> None:
     Needs the extra: pip install 'xla-migrate[lsp]'. docs/editors.md tells how editors start it.
     """
     try:
-        known_target(DEFAULT if target == AUTO else target)
+        known_target(DEFAULT if target in ("", AUTO) else target)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     try:

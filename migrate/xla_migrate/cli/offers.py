@@ -21,3 +21,11 @@ def explanations(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     rules = known_rules()
     known = [*(one.name for one in TOPICS), *(rule.code for rule in rules), *(rule.name for rule in rules)]
     return [one for one in known if one.lower().startswith(incomplete.lower())]
+
+
+def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Codes and names of rules."""
+    from xla_migrate.known_rules import known_rules
+
+    known = [word for rule in known_rules() for word in (rule.code, rule.name)]
+    return [one for one in known if one.lower().startswith(incomplete.lower())]

@@ -7,15 +7,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from xla_migrate.choosing import Policy, choose, tell
 from xla_migrate.config import black_settings
 from xla_migrate.discovery import discover, repository_root
 from xla_migrate.documents import Document, migrate
 from xla_migrate.files import Content, FileProblem, read
 from xla_migrate.notebooks import is_notebook
+from xla_migrate.project import project
 from xla_migrate.releases import resolve
 from xla_transforms.dividing import divide
 from xla_transforms.encoding import declared
 from xla_transforms.settings import Settings
+from xla_transforms.targets import DEFAULT
 
 Texts = Mapping[str, str]
 """The texts of the open documents by path."""
@@ -25,7 +28,8 @@ Texts = Mapping[str, str]
 class Programs:
     """Finds the files that belong to a document, and migrates them together.
 
-    ``target`` is that of the command line. Texts of open documents count in the place of their files.
+    ``target`` is that of the command line, or empty; else, and in all other respects, the settings of the
+    document's project count. Texts of open documents count in the place of their files.
     """
 
     target: str
@@ -42,7 +46,13 @@ class Programs:
         contents = (_content(name, texts) for name in self._related[path])
         documents = [Document(content.path, content) for content in contents if content is not None]
         named = [path] if os.path.isabs(path) else []
-        migrate(documents, Settings(resolve(self.target, named).target, black=black_settings(named)))
+        chosen = project(named)
+        target = resolve(self.target or chosen.target or DEFAULT, named).target
+        distributed = "auto" if chosen.distributed is None else chosen.distributed
+        migrate(documents, Settings(target, black=black_settings(named), distributed=distributed))
+        policy = Policy(chosen.select, chosen.ignore, per_file=chosen.per_file())
+        choose(documents, policy)
+        tell(documents, policy)
         return documents
 
     def forget(self, path: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from xla_migrate import __version__
 from xla_migrate.known_rules import known_rules
+from xla_migrate.rule_examples import explained
 from xla_migrate.work import default_folder
-from xla_transforms.findings import Rule
 
 
 @cache
@@ -20,15 +20,11 @@ def address(code: str, site: str = "") -> str | None:
     if rule is None:
         return None
     if site:
-        return f"{site.rstrip('/')}/rules/#{rule.code.lower()}-{rule.name}"
-    path = default_folder().absolute() / f"rules-{__version__}" / f"{code}.md"
+        return f"{site.rstrip('/')}/rules/{rule.code}/"
+    path = default_folder().absolute() / f"rules-{__version__}" / f"{code}.txt"
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_page(rule), encoding="utf-8")
+        path.write_text("\n".join(explained(rule)) + "\n", encoding="utf-8")
         return Path(path).as_uri()
     return None
 
-
-def _page(rule: Rule) -> str:
-    facts = f"severity {rule.severity.label}, safety {rule.safety.value}"
-    return f"# {rule.code} {rule.name}\n\n{facts}\n\n{rule.summary}\n\n{rule.why}\n"

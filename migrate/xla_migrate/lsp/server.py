@@ -20,6 +20,7 @@ from xla_migrate.documents import Document
 from xla_migrate.lsp.answers import MIGRATE_FILE, MIGRATE_PROGRAM, SOURCE, Answer, Offer, offers
 from xla_migrate.lsp.programs import Programs
 from xla_migrate.lsp.rule_pages import address
+from xla_migrate.project import BadSettings
 
 QUIET = 0.3
 """Seconds without a key press, after which a changed document is looked at."""
@@ -86,6 +87,9 @@ class Server(LanguageServer):
                 return
             try:
                 documents = await asyncio.to_thread(self._migration(uri))
+            except BadSettings as error:
+                self.window_show_message(types.ShowMessageParams(types.MessageType.Error, str(error)))
+                return
             except Exception:  # a fault of ours must not end the server
                 text = traceback.format_exc()
                 self.window_log_message(types.LogMessageParams(types.MessageType.Error, text))
