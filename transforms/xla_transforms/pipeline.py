@@ -10,7 +10,7 @@ from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
 from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
-from xla_transforms.findings import Finding
+from xla_transforms.findings import Finding, Span
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import FRAMEWORK, GPU, groups, module_name
 from xla_transforms.mapping import Mapper, ProjectMap
@@ -116,6 +116,23 @@ class _Batch:
             _, data, encoding = self.texts[path]
             context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
             self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
+        self._keep_whole({n: path for n, path in group.items() if n in program.modules}, program)
+
+    def _keep_whole(self, group: dict[str, str], program: Program) -> None:
+        """Withdraw what belongs with the changes of a file that keeps none: a half would run nowhere."""
+        for name in [n for n, path in group.items() if _refused(self.outcomes[path])]:
+            for index in program.related(program.modules[name]):
+                path = group[index.name]
+                self.outcomes[path] = self._without(path, group[name])
+
+    def _without(self, path: str, other: str) -> Outcome:
+        """The outcome of a file without its changes, which belong with those of another one."""
+        outcome = self.outcomes[path]
+        if not outcome.edits:
+            return outcome
+        reason = f"they belong with those of {other}, which are not sound"
+        kept = replace(outcome, code=outcome.source, edits=(), changes=(), _narrower=None)
+        return _withdrawn(kept, self.sources[path].span_of(0, 0), reason)
 
     def analysed(self, group: dict[str, str]) -> Roles:
         """The analysis of a program, without the modules that cannot be parsed.
@@ -145,6 +162,18 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
     except Exception as error:
         reason = f"the tool failed on this file ({type(error).__name__}: {error}); it was left as it is"
         return failure(module.path, module.data, SourceError("XLA006", reason))
+
+
+def _refused(outcome: Outcome) -> bool:
+    return outcome.failed or any(finding.code == WITHDRAWN.code for finding in outcome.findings)
+
+
+def _withdrawn(outcome: Outcome, span: Span, reason: str) -> Outcome:
+    """The outcome of a file that keeps none of its changes, with the reason."""
+    advice = "please report this file; migrate it by the findings below meanwhile"
+    message = f"all changes withdrawn: {reason}"
+    finding = Finding(WITHDRAWN.code, WITHDRAWN.name, WITHDRAWN.severity, message, span, advice)
+    return replace(outcome, findings=(finding, *outcome.findings))
 
 
 def _speaks(text: str) -> bool:
@@ -179,11 +208,12 @@ class _Module:
         try:
             code = self._sound(sites, ids)
         except Conflict as error:
-            return self._withdrawn(base, str(error))
+            return _withdrawn(base, source.span_of(0, 0), str(error))
         if code is None and check.parse(text) is None:  # the parser takes what Python refuses
             raise syntax_error(text, SyntaxError())
         if code is None:
-            return self._withdrawn(base, "the result would not compile or would use an unbound name")
+            reason = "the result would not compile or would use an unbound name"
+            return _withdrawn(base, source.span_of(0, 0), reason)
         edits = tuple(line_edits(source.text, code))
         changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
         return replace(base, code=code, edits=edits, changes=changes)
@@ -197,7 +227,9 @@ class _Module:
                 unbound = self._unbound(self._written(sites, chosen))
             except Conflict:
                 break
-            more = plan.completed(chosen | plan.about(unbound)) if unbound else chosen
+            more = plan.completed(chosen | plan.binding(unbound)) if unbound else chosen
+            if unbound and more == chosen:
+                more = plan.completed(chosen | plan.about(unbound))
             if more == chosen:
                 break
             chosen = more
@@ -235,11 +267,3 @@ class _Module:
             text += source.newline if plan.imports.apart() and offset < len(source.text) else ""
             sites.append(Site(offset, offset, _writes(text), 0, -1))
         return sites
-
-    def _withdrawn(self, base: Outcome, reason: str) -> Outcome:
-        span = self.context.index.source.span_of(0, 0)
-        finding = Finding(
-            WITHDRAWN.code, WITHDRAWN.name, WITHDRAWN.severity, f"all changes withdrawn: {reason}", span,
-            "please report this file; migrate it by the findings below meanwhile",
-        )  # fmt: skip
-        return replace(base, findings=(finding, *base.findings))

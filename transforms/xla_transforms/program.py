@@ -31,6 +31,11 @@ class Program:
         held = self._parents.get(id(node))
         return held[1].index if held is not None else self._by_root[node]  # type: ignore[index]
 
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """What holds a node; ``None`` also for one that stands in no module."""
+        held = self._parents.get(id(node))
+        return held[0] if held is not None else None
+
     @cached_property
     def uses_cuda(self) -> bool:
         """Whether anything names CUDA (or torch's accelerator) as a place to compute: else no pass is run."""

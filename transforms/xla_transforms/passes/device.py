@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import KEEPERS, Use, Uses, is_word, reads, words
 from xla_transforms.placing import VARIABLE, device_here
 from xla_transforms.plan import Planned
@@ -35,15 +35,9 @@ LEFT = Rule(
     "A name of the CUDA device stays, because it is not known what becomes of it.",
     "What receives it may raise without CUDA or silently take the CPU.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
-OUTSIDE = Rule(
-    "XLA192",
-    "device-from-outside",
-    "The device's name comes from outside the script.",
-    'Where a configuration says "cuda", it has to say "xla" from now on.',
-    Severity.WARNING,
-)
-RULES = (NAME, WORD, VARIABLE, LEFT, OUTSIDE)
+RULES = (NAME, WORD, VARIABLE, LEFT)
 
 _CONSTRUCTOR = "torch.device"
 _TYPES = frozenset({"cpu", "hpu", "mps", "npu", "xpu"})
@@ -82,7 +76,6 @@ def _constructor(context: Context, call: cst.Call) -> None:
     parts: list[cst.CSTNode | str] = [_device(context, call, change), call.func]
     template = _choice(context, given, parts)
     if template is None:
-        _report_outside(context, call, given)
         return
     nested = isinstance(context.index.parent(call), (cst.Attribute, cst.BooleanOperation, cst.Comparison))
     if " if " in template and nested:
@@ -136,17 +129,6 @@ def _joined_string(context: Context, node: cst.FormattedString) -> None:
     if device and context.roles.places(node) == {"cuda"} and context.plan.free(node):
         change = context.plan.change(NAME, node, "an XLA device is written with its number, its type is not")
         change.wrap(first.expression, "{0}.type")
-
-
-def _report_outside(context: Context, call: cst.Call, given: cst.BaseExpression) -> None:
-    facts = context.roles.facts(given)
-    unknown = {f.kind for f in facts} <= {Kind.UNKNOWN, Kind.STRING} and any(
-        f.kind is Kind.UNKNOWN for f in facts
-    )
-    if unknown and isinstance(given, (cst.Attribute, cst.Subscript, cst.BooleanOperation)):
-        text = context.index.source.code(given)
-        message = f"{text} is given by something outside the script"
-        context.plan.report(OUTSIDE, call, message, 'let it name the device "xla" instead of "cuda"')
 
 
 def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops import Effect
 from xla_transforms.replicas.keywords import keys_given, spread
 from xla_transforms.roles import Kind
@@ -35,6 +35,7 @@ EACH = Rule(
     "Every replica does what was meant to be done once.",
     "Replicas that write one file, or one run of a logger, overwrite each other.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 BATCH = Rule(
     "XLA174",
@@ -42,6 +43,7 @@ BATCH = Rule(
     "The batch size of a script for one process is that of each replica.",
     "The global batch grows with the number of replicas, and learning rate and warm-up were tuned for the "
     "smaller one (the guide to tuning of SageMaker's training compiler).",
+    safety=Safety.DISPLAY,
 )
 STEPS = Rule(
     "XLA175",
@@ -49,12 +51,14 @@ STEPS = Rule(
     "A schedule counts steps by the size of the data set.",
     "Each replica takes the steps of its own share (pytorch/xla#1012).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 MASKS = Rule(
     "XLA176",
     "same-masks",
     "All replicas draw the same random numbers on the device.",
     "With one seed for all, dropout drops the same units everywhere.",
+    safety=Safety.DISPLAY,
 )
 RULES = (PRINT, EACH, BATCH, STEPS, MASKS)
 

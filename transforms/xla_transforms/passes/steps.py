@@ -15,9 +15,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.gradients import Gradients, Place
+from xla_transforms.mapping.reasons import Reasons
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
 from xla_transforms.scalers import SCALERS, on_device, unwound
@@ -42,6 +43,7 @@ UNRESOLVED = Rule(
     "Something is stepped in a training loop, and the analysis does not know what it is.",
     "An optimizer's step that stays plain lets replicas train alone (pytorch/xla#2374).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 OUT_OF_REACH = Rule(
     "XLA615",
@@ -49,6 +51,7 @@ OUT_OF_REACH = Rule(
     "Gradients are used before the step, at a place where the optimizer has no name.",
     "They have to be the mean of all replicas before they are clipped or read (pytorch/xla#1708).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (STEP, REDUCE, UNRESOLVED, OUT_OF_REACH)
 
@@ -171,10 +174,11 @@ def _unresolved(context: Context, call: cst.Call) -> None:
         work |= loop.effect
     if work & Effect.BACKWARD:
         name = context.index.source.code(call.func)
+        reason = Reasons(context.roles).why(base, Kind.OPTIMIZER)
         context.plan.report(
             UNRESOLVED,
             call,
-            f"{name}() is called beside a backward pass; whether it is an optimizer is not known",
+            f"{name}() is called beside a backward pass; whether it is an optimizer is not known: {reason}",
             "if it is, write xm.optimizer_step(...) for it",
             severity=Severity.ERROR if context.distributed else None,
         )
