@@ -25,12 +25,16 @@ from xla_transforms.targets.base import Target
 
 @dataclass
 class Context:
-    """One module under migration."""
+    """One module under migration.
+
+    ``migrated_apart`` are the paths of modules of its program that are migrated for other scripts.
+    """
 
     index: ModuleIndex
     roles: Roles
     plan: Plan
     settings: Settings = field(default_factory=Settings)
+    migrated_apart: tuple[str, ...] = ()
 
     @property
     def program(self) -> Program:

@@ -102,20 +102,54 @@ class _Batch:
                 text, data, encoding = self.texts[path]
                 self.outcomes[path] = Outcome(path, data, text, text, encoding)
             return
-        parsed = [(name, path) for name, path in group.items() if self._parsed(path)]
-        program = Program((name, self.sources[path]) for name, path in parsed)
+        parsed = {name: path for name, path in group.items() if self._parsed(path)}
+        program = self._program(parsed)
+        scripts = self._apart(program)
+        rest = {name: path for name, path in parsed.items() if name not in scripts}
+        for script in scripts:
+            whole = [index.name for index in program.reachable(program.modules[script])]
+            shared = {name: path for name, path in rest.items() if name in whole}
+            self._write({script: parsed[script]}, shared)
+        self._write(rest, {}, program if not scripts else None)
+
+    def _program(self, paths: dict[str, str]) -> Program:
+        return Program((name, self.sources[path]) for name, path in paths.items())
+
+    def _write(self, paths: dict[str, str], beside: dict[str, str], program: Program | None = None) -> None:
+        """Migrate modules of one program, of which those ``beside`` them are another one's to write."""
+        program = program or self._program({**paths, **beside})
         roles = self._roles(program)
-        for name, path in parsed:
+        for name, path in paths.items():
             _, data, encoding = self.texts[path]
-            context = Context(program.modules[name], roles, Plan(program.modules[name]), self.settings)
+            index = program.modules[name]
+            context = Context(index, roles, Plan(index), self.settings, tuple(beside.values()))
             self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
+
+    def _apart(self, program: Program) -> list[str]:
+        """The scripts of a program that cannot start their processes anew, where without them others can.
+
+        None of them is imported; what they share with the others is written for those.
+        """
+        if len(program.modules) == 1 or self.settings.distributed is False:
+            return []
+        replicas = self._replicas(Roles(program))
+        if not replicas.asked:
+            return []
+        names = {index.name if index is not None else "" for index, _ in replicas.starts.blocked}
+        if not names or "" in names or any(program.imported(name) for name in names):
+            return []
+        sources = {n: index.source for n, index in program.modules.items() if n not in names}
+        rest = self._replicas(Roles(Program(sources.items())))
+        return sorted(names) if rest.asked and not rest.obstacle else []
+
+    def _replicas(self, roles: Roles) -> Replicas:
+        outside = target(self.settings.target).launcher_entry
+        return Replicas(roles, self.settings.distributed, outside)
 
     def _roles(self, program: Program) -> Roles:
         """The analysis of a program; its processes stay several where they are to and can be started."""
-        wanted = self.settings.distributed
-        roles = Roles(program, replicated=False if wanted is False else None)
-        outside = target(self.settings.target).launcher_entry
-        if roles.replicated and Replicas(roles, wanted, outside).obstacle:
+        roles = Roles(program, replicated=False if self.settings.distributed is False else None)
+        if roles.replicated and self._replicas(roles).obstacle:
             return Roles(program, replicated=False)
         return roles
 

@@ -58,6 +58,7 @@ from xla_transforms.passes import (
     optimizer_states,
     packages,
     padding,
+    parts,
     pinned_memory,
     process_groups,
     ragged_batches,
@@ -81,12 +82,14 @@ from xla_transforms.passes import (
     trainer_use,
     transfers,
     type_names,
+    unlaunched,
     wrapper_options,
 )
 
 PASSES: tuple[ModuleType, ...] = (
     several_devices,
     wrapper_options,
+    parts,
     process_groups,
     synchronised_norms,
     delayed_reductions,
@@ -148,6 +151,7 @@ PASSES: tuple[ModuleType, ...] = (
     host_operators,
     packages,
     launch,
+    unlaunched,
     frameworks,
     trainer_arguments,
     trainer_use,
@@ -160,6 +164,7 @@ PASSES: tuple[ModuleType, ...] = (
 )
 # The passes for programs in which a framework or a launcher uses CUDA, and the script does not name it.
 WITHOUT_CUDA: tuple[ModuleType, ...] = (
+    parts,
     padding,
     packages,
     frameworks,

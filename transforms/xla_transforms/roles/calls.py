@@ -225,7 +225,8 @@ def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int
     if name == "__init__" and owner is not None:
         names = [owner.name.value, *(_subclass_names(roles, owner))]
     found = []
-    for candidate in (c for n in names for c in roles.program.calls.get(n, ())):
+    named = [c for n in names for c in roles.program.calls.get(n, ())]
+    for candidate in dict.fromkeys([*named, *(roles.program.handed if _handed_on(roles, function) else ())]):
         for item in roles.facts(candidate.func):
             hit = item.node is function or (name == "__init__" and item.kind is Kind.CLASS)
             if hit:
@@ -233,6 +234,13 @@ def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int
                 found.append((candidate, 1 if bound else 0))
                 break
     return found
+
+
+def _handed_on(roles: Roles, function: cst.FunctionDef) -> bool:
+    """Whether a function is given to something: ``start(rank, train)``, ``args=(size, train)``."""
+    modules = roles.program.modules.values()
+    places = (roles.index(n).parent(n) for index in modules for n in index.named(function.name.value))
+    return any(isinstance(place, (cst.Arg, cst.Element)) for place in places)
 
 
 def _subclass_names(roles: Roles, owner: cst.ClassDef) -> list[str]:
