@@ -301,3 +301,11 @@ def test_what_one_closure_binds_is_not_handed_to_another() -> None:
             print(shown, rate)
         """
     check(lines, lines)
+
+
+def test_what_is_evaluated_at_once_is_written_for_the_device_too() -> None:
+    code = migrate(loop("print(i, model(probe.cuda()).argmax(1))\n")).data.decode()
+    assert (
+        "    def log_step(i, model_argmax):\n        print(i, model_argmax)\n\n"
+        "    xm.add_step_closure(log_step, args=(i, model(probe.to(device)).argmax(1)))\n"
+    ) in code

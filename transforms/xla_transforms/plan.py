@@ -99,9 +99,21 @@ class Planned:
         """Write ``text`` for a piece of the text, for heads of statements that are no nodes."""
         return self._site(start, end, lambda render: text)
 
-    def rewrite(self, start: int, end: int, write: Callable[[Render], str]) -> Planned:
-        """Write whole statements' lines anew, with all that is planned inside of them and behind the last."""
-        return self._site(start, end, write, lines=True)
+    def rewrite(
+        self,
+        start: int,
+        end: int,
+        write: Callable[[Render], str],
+        *,
+        wraps: bool = False,
+        lines: bool = False,
+    ) -> Planned:
+        """Write a piece of the text anew, with all that is planned inside of it.
+
+        With ``wraps`` also with what is planned for the whole of it; with ``lines``, for whole statements,
+        with what goes behind the last one.
+        """
+        return self._site(start, end, write, wraps=wraps, lines=lines)
 
     def drop(self, items: Sequence[cst.CSTNode], gone: Collection[cst.CSTNode]) -> Planned:
         """Take some items out of a list separated by commas: arguments, parameters, entries."""

@@ -12,7 +12,7 @@ import libcst as cst
 
 from xla_transforms import check
 from xla_transforms.context import Context
-from xla_transforms.plan import Planned, Render, Site
+from xla_transforms.plan import Planned, Render, Site, line_extent
 
 _OPENS, _CLOSES = ("FSTRING_START", "TSTRING_START"), ("FSTRING_END", "TSTRING_END")
 
@@ -30,12 +30,15 @@ class Wrapping:
         places = [body.index(part) for part in parts]
         self.region = body[min(places) : max(places) + 1]
         self.start = self._starts(self.region[0])
+        above = body[: min(places)]
+        # with the statement above, whose own removal takes the end of its line
+        self.before = line_extent(context.index, above[-1])[0] if above else 0
         self.end = self.source.lines_end(self.region[-1])
 
     def write(self, change: Planned) -> None:
         """Plan the function in the place of all lines from its first statement to its last."""
-        before, self.change = max(self.start - 1, 0), change.id
-        change.rewrite(before, self.end, lambda render: self._text(render, before))
+        self.change = change.id
+        change.rewrite(self.before, self.end, self._text, lines=True)
 
     def _starts(self, statement: cst.CSTNode) -> int:
         """The start of a statement's lines, of the comments right above it as well."""
@@ -48,8 +51,8 @@ class Wrapping:
             start = above
         return start
 
-    def _text(self, render: Render, before: int) -> str:
-        above = render((before, self.start)) if before < self.start else ""
+    def _text(self, render: Render) -> str:
+        above = render((self.before, self.start)) if self.before < self.start else ""
         newline, unit = self.source.newline, self.source.indent
         kept, moved = self._parted(render)
         body = _indented(moved.strip("\r\n") + newline, unit) if moved.strip() else ""

@@ -83,6 +83,7 @@ from xla_transforms.passes import (
     transfers,
     type_names,
     unlaunched,
+    watched_models,
     wrapper_options,
 )
 
@@ -139,6 +140,7 @@ PASSES: tuple[ModuleType, ...] = (
     distributions,
     master_guards,
     decisions,
+    watched_models,
     one_process,
     checkpoints,
     checkpoint_loading,

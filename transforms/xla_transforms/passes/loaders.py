@@ -96,11 +96,16 @@ def _at_creation(context: Context) -> set[cst.CSTNode]:
 
 
 def _placeable(context: Context, call: cst.Call, users: list[Loop]) -> bool:
-    if context.roles.index(call) is not context.index:
+    if context.roles.index(call) is not context.index or _before_launch(context, call):
         return False
     if not may_be_cpu(context, call):
         return not any(_conditional(context, loop) for loop in users)
     return xla_test(context, call) is not None and _assigned(context, call) is not None
+
+
+def _before_launch(context: Context, node: cst.CSTNode) -> bool:
+    """Whether a node runs where no device may be asked for: before there are processes."""
+    return context.distributed and context.replicas.starts.before(node)
 
 
 def _assigned(context: Context, call: cst.Call) -> str | None:
@@ -168,7 +173,8 @@ def _creation_line(context: Context, loader: cst.BaseExpression) -> cst.CSTNode 
     line = context.index.statement_of(bindings[0].statement)
     single = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
     alone = sum(1 for loop in context.loops.all if loop.wrapped and _same_name(loop, loader)) == 1
-    return line if single and alone else None
+    early = line is not None and _before_launch(context, line)
+    return line if single and alone and not early else None
 
 
 def _same_name(loop: Loop, loader: cst.Name) -> bool:

@@ -78,6 +78,11 @@ def run(context: Context) -> None:
         return
     guards, hoists = Guards(context), _Hoisting(context)
     opened = _open(context, guards, hoists)
+    for call in context.replicas.alone.shared:
+        choice = context.replicas.alone.choosing(call) if context.roles.index(call) is context.index else None
+        if choice is not None:
+            message = "the other replicas do not reach the save in it: it is evaluated by some of them alone"
+            context.plan.report(GUARDED, choice, message, _SAVE_ADVICE)
     for guard, master in context.replicas.alone.of_module(context.index):
         if guard not in opened:
             with context.plan.together(guard):

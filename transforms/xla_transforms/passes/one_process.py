@@ -17,6 +17,7 @@ from xla_transforms.loops import Effect
 from xla_transforms.replicas.keywords import keys_given, spread
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import role_of
+from xla_transforms.roles.fold import number_of
 from xla_transforms.scopes import How
 from xla_transforms.statements import live_calls
 from xla_transforms.tree import argument, has_star, string_value, value_of, walk
@@ -146,7 +147,10 @@ def _batch(context: Context, loader: cst.Call) -> None:
         text = f'{options.value}["batch_size"]'
     else:
         return
-    several = f"{int(text) * 4} on 4 replicas" if text.isdigit() else f"4 * {text} on 4 replicas"
+    number = number_of(context.roles, size)
+    several = f"{4 * number} on 4 replicas" if number is not None else f"4 * {text} on 4 replicas"
+    if number is not None and str(number) != text:
+        text = f"{text} = {number}"
     message = f"the batch of {text} is each replica's, the global batch N times that: {several}"
     advice = "for the same training divide it by the number of replicas, or tune the learning rate anew"
     context.plan.report(BATCH, loader, message, advice)

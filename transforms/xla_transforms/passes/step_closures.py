@@ -7,6 +7,8 @@ Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``add_step_closure`
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -58,12 +60,8 @@ def _write(
 ) -> None:
     first, last = found.units[0].statement, found.units[-1].statement
     change = context.plan.change(CLOSURE, first, "values are shown and stored when the step has run")
-    for place, given in found.lifted.items():
-        change.replace(place, given)
-    lifted = {given: context.index.source.code(place) for place, given in found.lifted.items()}
-    taken = _tuple([*found.names, *lifted.values()])
-    add = change.spell(context.target.step_closure).format(name, taken)
-    head = [f"def {name}({', '.join([*found.names, *lifted])}):"]
+    given = [*found.names, *dict.fromkeys(found.lifted.values())]
+    head = [f"def {name}({', '.join(given)}):"]
     if found.outer:
         scope = "nonlocal" if context.index.function_of(first) is not None else "global"
         head.append(f"{context.index.source.indent}{scope} {', '.join(found.outer)}")
@@ -71,7 +69,10 @@ def _write(
     head += [context.index.source.indent + deferral.restored(n) for n in late]
     opened = _opened(guards, found)
     test = guards.test(change, opened[0].master) if guards is not None and opened else ""
-    text = _Text(context, found, head, add, test)
+    add = change.spell(context.target.step_closure)
+    text = _Text(context, found, head, lambda taken: add.format(name, taken), test)
+    for place, new in found.lifted.items():
+        change.rewrite(*context.index.source.offsets(place), text.lift(place, new), wraps=True)
     change.replace_statements(first, last, text.write)
 
 
@@ -86,12 +87,27 @@ def _tuple(items: list[str]) -> str:
 
 
 class _Text:
-    """The lines of a closure and of the call that adds it."""
+    """The lines of a closure and of the call that adds it.
 
-    def __init__(self, context: Context, found: Run, head: list[str], add: str, test: str) -> None:
+    ``lifted`` holds what is evaluated there, by the closure's name for it; rendering the body fills it.
+    """
+
+    def __init__(
+        self, context: Context, found: Run, head: list[str], add: Callable[[str], str], test: str
+    ) -> None:
         self.test, self.one = test, context.index.source.indent
+        self.lifted: dict[str, str] = {}
         self.source, self.found, self.head, self.add = context.index.source, found, head, add
         self.indent = context.plan.indentation(found.units[0].statement)
+
+    def lift(self, place: cst.BaseExpression, name: str) -> Callable[[Render], str]:
+        """Writes a name for a place, whose own text is kept for the call."""
+
+        def write(render: Render) -> str:
+            self.lifted[name] = render(place)
+            return name
+
+        return write
 
     def write(self, render: Render) -> str:
         newline = self.source.newline
@@ -106,7 +122,9 @@ class _Text:
             for line in self._body(render).splitlines(keepends=True)
         )
         body = body if body.endswith(("\n", "\r")) else body + newline
-        return f"{above}{head}{body}{newline}{self.indent}{self.add}{newline}"
+        lifted = [self.lifted[name] for name in dict.fromkeys(self.found.lifted.values())]
+        taken = _tuple([*self.found.names, *lifted])
+        return f"{above}{head}{body}{newline}{self.indent}{self.add(taken)}{newline}"
 
     def _spaced(self) -> bool:
         """Whether the line above is blank or a comment, which then is the function's."""

@@ -109,6 +109,20 @@ class Alone:
                 if master is not None and master.only:
                     yield outer, master
 
+    def choosing(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """The expression that lets some replicas alone evaluate a node: ``save() if rank == 0 else None``."""
+        index, inner = self.roles.index(node), node
+        for outer in index.ancestors(node):
+            if not isinstance(outer, (cst.BaseExpression, cst.Arg)) or isinstance(outer, cst.Lambda):
+                return None
+            test = outer.test if isinstance(outer, cst.IfExp) else getattr(outer, "left", None)
+            chosen = isinstance(outer, (cst.IfExp, cst.BooleanOperation)) and inner is not test
+            if chosen and test is not None and self.replicas.master(test) is not None:
+                assert isinstance(outer, cst.BaseExpression)
+                return outer
+            inner = outer
+        return None
+
     def of_module(self, index: ModuleIndex) -> Iterator[tuple[cst.If, Master]]:
         """All guards of the master in a module, outer ones first."""
         for guard in index.all(cst.If):

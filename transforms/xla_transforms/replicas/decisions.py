@@ -182,9 +182,8 @@ class Decisions:
         return any(self._samples(c) for c in calls)
 
     def _samples(self, call: cst.Call) -> bool:
-        if not self.replicas.native:  # a training loader is to be shared out
-            shuffle = value_of(call, "shuffle", 2)
-            return shuffle is not None and getattr(shuffle, "value", "") != "False"
+        if not self.replicas.native:  # training loaders are to be parted, others shuffle for themselves
+            return call in self.replicas.feeds.parted or self.replicas.feeds.shuffles(call)
         samplers = [value_of(call, "sampler", 3), value_of(call, "batch_sampler", 4)]
         origins = {o for s in samplers if s is not None for o in self.roles.origins(s, Kind.SAMPLER)}
         return any(isinstance(o, cst.Call) and self.roles.path(o.func) in _SAMPLERS for o in origins)

@@ -24,6 +24,7 @@ _PLAIN = (
     "os.getenv", "os.path.", "pathlib.", "re.", "sys.", "time.", "types.", "typing.", "warnings.", "yaml.",
     "matplotlib.use", *TRUE_ON_CUDA, *FALSE_ON_CUDA,
 )  # fmt: skip
+_PARTING = (".DataLoader", ".DistributedSampler")  # get a device, a rank
 _OWN = frozenset({"builtins.print", "builtins.input"})  # each process does so, not the one that starts them
 METHODS = frozenset(
     {
@@ -120,6 +121,8 @@ class Layout:
         path = self.roles.path(node) if isinstance(node, (cst.Name, cst.Attribute)) else ""
         if path in TRUE_ON_CUDA or path in FALSE_ON_CUDA:
             return False
+        if path.startswith("torch.utils.data.") and path.endswith(_PARTING):
+            return True
         return path in COUNTS or path.startswith(("torch.cuda.", "torch.distributed.", "torch.accelerator."))
 
     def _plain(self, statement: cst.CSTNode) -> bool:

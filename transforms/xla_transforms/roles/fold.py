@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles.ranks import COUNTS, VARIABLES
+from xla_transforms.scopes import How
 from xla_transforms.tree import number_value, same, string_value, walk
 
 if TYPE_CHECKING:
@@ -188,3 +189,11 @@ def _name(roles: Roles, node: cst.Name) -> bool | None:
         return fold(roles, bindings[0].value) if free else None
 
 
+def number_of(roles: Roles, node: cst.CSTNode | None) -> int | float | None:
+    """The number that is written out for an expression: a literal, or what alone is assigned to a name."""
+    if not isinstance(node, cst.Name):
+        return number_value(node)
+    bindings = roles.bindings(node)
+    given = bindings[0] if len(bindings) == 1 else None
+    plain = given is not None and given.how is How.ASSIGN and not given.path
+    return number_value(given.value) if given is not None and plain else None
