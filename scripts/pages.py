@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 from xla_migrate import migrate_source
-from xla_migrate.cli.rules import known_rules
+from xla_migrate.known_rules import known_rules
 from xla_transforms.findings import Rule
 from xla_transforms.passes import PASSES
 from xla_transforms.targets import DEFAULT, TARGETS
@@ -15,6 +16,7 @@ from xla_transforms.targets.base import Spelling, Target
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "docs" / "rules.md"
 TARGETS_PAGE = ROOT / "docs" / "targets.md"
+SCHEMA = ROOT / "docs" / "report.schema.json"
 README = ROOT / "README.md"
 
 # The first code block of the README is the native script, the second what becomes of it.
@@ -127,6 +129,11 @@ def _shown(value: Spelling | None) -> str:
 def _once(texts: list[str]) -> list[str]:
     """A text that is that of the column before is left out."""
     return [text if not i or text != texts[i - 1] else '"' for i, text in enumerate(texts)]
+
+
+def schema_page() -> str:
+    """The schema of the report for programs, as the package has it."""
+    return files("xla_migrate.reports").joinpath("report.schema.json").read_text(encoding="utf-8")
 
 
 def readme() -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pages import README, RULES, TARGETS_PAGE, readme, rules_page, targets_page
+from pages import README, RULES, SCHEMA, TARGETS_PAGE, readme, rules_page, schema_page, targets_page
+
+from xla_migrate.reports import FORMATS
 
 ROOT = Path(__file__).parents[1]
 
@@ -16,6 +18,15 @@ def test_the_page_of_the_rules_is_current() -> None:
 
 def test_the_page_of_the_targets_is_current() -> None:
     assert TARGETS_PAGE.read_text() == targets_page(), "scripts/generate_docs writes it anew"
+
+
+def test_the_schema_of_reports_is_the_package_s() -> None:
+    assert SCHEMA.read_text() == schema_page(), "scripts/generate_docs writes it anew"
+
+
+def test_the_page_of_the_reports_names_every_format() -> None:
+    text = (ROOT / "docs" / "reports.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(FORMATS)
 
 
 def test_the_example_of_the_readme_is_what_comes_out() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from xla_migrate.cli.rules import known_rules
+from xla_migrate.known_rules import known_rules
 from xla_transforms.findings import Rule
 from xla_transforms.passes import PASSES
 

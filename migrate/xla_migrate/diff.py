@@ -6,6 +6,8 @@ import bisect
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import AnyStr
 
 from xla_transforms.findings import Edit
@@ -35,6 +37,39 @@ def bytes_diff(
     parts = _unified(before, after, changed, 3)
     body = b"".join(prefix.encode() + _closed(line) for prefix, line in parts)
     return "".join(_header(path)).encode("utf-8", "surrogateescape") + body if body else b""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of two texts side by side, with its numbers from 1; ``None`` where a side has none."""
+
+    before: str | None
+    after: str | None
+    line_before: int | None
+    line_after: int | None
+    changed: bool
+
+
+def side_by_side(source: str, code: str, edits: Sequence[Edit], context: int = 3) -> list[list[Row]]:
+    """The change as rows of two columns, in pieces with ``context`` unchanged lines around them."""
+    before, after = _text_lines(source), _text_lines(code)
+    changed = _line_hunks(source, code, edits)
+    return [_rows(before, after, group, context) for group in _groups(changed, context)]
+
+
+def _rows(before: Sequence[str], after: Sequence[str], group: Sequence[Hunk], context: int) -> list[Row]:
+    def row(i: int | None, j: int | None, changed: bool) -> Row:
+        texts = None if i is None else before[i], None if j is None else after[j]
+        return Row(*texts, None if i is None else i + 1, None if j is None else j + 1, changed)
+
+    position = max(group[0][0] - context, 0)
+    shift, found = group[0][2] - group[0][0], []
+    for i1, i2, j1, j2 in group:
+        found += [row(i, i + shift, False) for i in range(position, i1)]
+        found += [row(i, j, True) for i, j in zip_longest(range(i1, i2), range(j1, j2))]
+        position, shift = i2, j2 - i2
+    end = min(position + context, len(before))
+    return [*found, *(row(i, i + shift, False) for i in range(position, end))]
 
 
 def place_after(source: str, code: str, edits: Sequence[Edit], offset: int) -> tuple[int, int]:

@@ -21,6 +21,36 @@ FLAGS = (
 PATIENCE = 60.0
 
 
+WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+
+# Each text whose colour is nearer to what lies behind it than WCAG's level AA asks for.
+FAINT = """(() => {
+  const channels = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const colour = channels(getComputedStyle(node).backgroundColor);
+      if (colour.length && (colour.length < 4 || colour[3] > 0)) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text; text = walker.nextNode();) {
+    const node = text.parentElement;
+    if (!text.data.trim() || ["STYLE", "title", "desc"].includes(node.tagName)) continue;
+    const style = getComputedStyle(node);
+    const colour = channels(node.namespaceURI.endsWith("svg") ? style.fill : style.color);
+    const pair = [light(colour), light(behind(node))].sort((a, b) => a - b);
+    const contrast = (pair[1] + 0.05) / (pair[0] + 0.05);
+    if (contrast < 4.5) faint.push(`${text.data.trim().slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  return faint;
+})()"""
+
+
 def executable() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
@@ -72,6 +102,13 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press and release ``Tab`` or ``Enter``."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r")}[key]
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code,
+                      **({"text": text} if text and kind == "keyDown" else {}))  # fmt: skip
 
     def screenshot(self, path: Path) -> bytes:
         data = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import stub_engine
+from browser import Browser, executable
 from running import Cli, Ran
 
 import xla_transforms
@@ -23,6 +24,15 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for name in ("xla_migrate.api", "xla_migrate.cli.rules", "xla_migrate.cli.explain"):
         sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = executable()
+    assert program
+    opened = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -48,9 +48,43 @@ def test_findings_are_listed_with_place_and_advice(cli: Cli, train: Path) -> Non
     ran = cli("train.py")
     assert ran.code == 0
     assert ran.text == (
-        "train.py:2:5: warning XLA101 look here\n    do that\n"
-        "train.py:3:3: info XLA101 look here (done)\n    do that\n"
+        "train.py: 1 warning, 1 info\n"
+        "  warning XLA101 device-name: look here\n"
+        "    train.py:2:5  | # note: warning\n    do that\n"
+        "  info XLA101 device-name: look here (done)\n"
+        "    train.py:3:3  | # note: info fixed\n    do that\n"
         "nothing to migrate in 1 file; 2 findings (1 warning, 1 info)\n"
+    )
+
+
+def test_findings_that_say_the_same_stand_together_and_the_gravest_first(cli: Cli, train: Path) -> None:
+    train.write_bytes(b"# note: info\n# note: error\n\nx = [\n    # note: info\n]\n")
+    assert cli("train.py").text == (
+        "train.py: 1 error, 2 info\n"
+        "  error XLA101 device-name: look here\n"
+        "    train.py:2:3  | # note: error\n    do that\n"
+        "  info XLA101 device-name: look here\n"
+        "    train.py:1:3  | # note: info\n"
+        "    train.py:5:7  | # note: info\n    do that\n"
+        "nothing to migrate in 1 file; 3 findings (1 error, 2 info)\n"
+    )
+
+
+def test_of_a_long_line_the_part_is_shown_that_is_meant(cli: Cli, train: Path) -> None:
+    train.write_bytes(b"    " + b"a" * 500 + b"# note: info " + b"b" * 500 + b"\n")
+    (line,) = [line for line in cli("train.py").text.split("\n") if " | " in line]
+    assert "note: info" in line
+    assert len(line) < 140
+
+
+def test_the_concise_report_has_a_line_a_finding(cli: Cli, train: Path) -> None:
+    train.write_bytes(CUDA + b"  # note: warning\n# note: info fixed\n")
+    assert cli("train.py", "--output-format", "concise").text == (
+        "train.py: to migrate (1 change)\n"
+        "train.py:3:5: warning XLA101 look here\n"
+        "train.py:4:3: info XLA101 look here (done)\n"
+        "1 of 1 file to migrate (1 change); 2 findings (1 warning, 1 info);"
+        " nothing written (--inplace writes)\n"
     )
 
 
@@ -62,8 +96,8 @@ def test_inplace_writes(cli: Cli, train: Path) -> None:
 
 def test_findings_are_placed_in_the_file_that_was_written(cli: Cli, train: Path) -> None:
     train.write_bytes(b'd = "cuda"  # note: warning\n')
-    assert "train.py:1:15: warning" in cli("train.py", "--check").text
-    assert "train.py:1:14: warning" in cli("train.py", "--inplace").text
+    assert "train.py:1:15: warning" in cli("train.py", "--check", "--output-format=concise").text
+    assert "    train.py:1:14  | d = \"xla\"" in cli("train.py", "--inplace").text
     assert train.read_bytes().index(b"note") == 13
 
 
@@ -102,7 +136,7 @@ def test_output_is_written_for_a_clean_file_too(cli: Cli, train: Path, here: Pat
 
 def test_findings_are_placed_in_the_file_that_output_names(cli: Cli, train: Path) -> None:
     train.write_bytes(CUDA + b"# note: warning\n")
-    assert "\nout.py:3:3: warning " in cli("train.py", "-o", "out.py").text
+    assert "    out.py:3:3  | # note" in cli("train.py", "-o", "out.py").text
 
 
 def test_output_to_standard_output(cli: Cli, train: Path) -> None:
@@ -128,7 +162,7 @@ def test_standard_input_comes_out_migrated_byte_for_byte(cli: Cli, data: bytes) 
 def test_standard_input_is_named_as_asked(cli: Cli) -> None:
     ran = cli("-", "--stdin-filename", "src/x.py", stdin=b"# note: error\n")
     assert ran.code == 1
-    assert ran.err.startswith("src/x.py:1:3: error XLA101")
+    assert ran.err.startswith("src/x.py: 1 error\n  error XLA101 device-name: look here\n    src/x.py:1:3 ")
     assert ran.out == b"# note: error\n"
 
 
@@ -201,6 +235,9 @@ def test_quiet_leaves_only_what_was_asked_for(cli: Cli, train: Path) -> None:
         ("-", "--inplace"),
         ("train.py", "--stdin-filename", "x.py"),
         ("train.py", "--diff", "--output-format", "json"),
+        ("train.py", "--diff", "--output-format", "sarif"),
+        ("train.py", "--output-format", "html", "--verified", "train.py"),
+        ("train.py", "--output-format", "html", "--verified", "no.json"),
         ("train.py", "--fail-on", "sometimes"),
         ("train.py", "--target", "0.1"),
     ],

@@ -119,7 +119,7 @@ def test_a_folder_reports_its_launchers_and_edits_none(here: Path, cli: Cli) -> 
     (here / "other.sh").write_text("echo hello\n")
     ran = cli("--inplace", ".")
     assert ran.code == 0
-    assert "run.sh:1:1: warning XLA941" in ran.text
+    assert "run.sh: 1 warning\n  warning XLA941 cuda-launch-command:" in ran.text
     assert "2 files" in ran.text
     assert (here / "run.sh").read_text() == "torchrun train.py\n"
     report = json.loads(cli("--output-format", "json", ".").text)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from running import Cli
 
-from xla_migrate.cli.rules import known_rules
+from xla_migrate.known_rules import known_rules
 from xla_migrate.topics import TOPICS
 
 SCRIPT = """\

@@ -14,7 +14,7 @@ import pytest
 import verdicts
 
 from xla_migrate.reports import verify_facts as facts
-from xla_migrate.reports.text import Printer
+from xla_migrate.reports.terminal import Printer
 from xla_migrate.reports.verify_html import page
 from xla_migrate.reports.verify_text import lines
 from xla_migrate.verify.judge import judge

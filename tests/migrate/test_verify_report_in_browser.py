@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import verdicts
-from browser import Browser, executable
+from browser import FAINT, WIDTHS, Browser, executable
 
 from xla_migrate.reports.verify_html import page
 from xla_transforms.findings import Finding, Severity, Span
@@ -29,35 +28,6 @@ FINDINGS = [
     for severity in Severity
 ]
 
-WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-
-# Each text whose colour is nearer to what lies behind it than WCAG's level AA asks for.
-FAINT = """(() => {
-  const channels = text => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = node => {
-    for (; node; node = node.parentElement) {
-      const colour = channels(getComputedStyle(node).backgroundColor);
-      if (colour.length && (colour.length < 4 || colour[3] > 0)) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const faint = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let text; text = walker.nextNode();) {
-    const node = text.parentElement;
-    if (!text.data.trim() || ["STYLE", "title", "desc"].includes(node.tagName)) continue;
-    const style = getComputedStyle(node);
-    const colour = channels(node.namespaceURI.endsWith("svg") ? style.fill : style.color);
-    const pair = [light(colour), light(behind(node))].sort((a, b) => a - b);
-    const contrast = (pair[1] + 0.05) / (pair[0] + 0.05);
-    if (contrast < 4.5) faint.push(`${text.data.trim().slice(0, 40)}: ${contrast.toFixed(2)}`);
-  }
-  return faint;
-})()"""
-
 # Labels of a plot that run into each other or out of the window.
 CROWDED = """(() => {
   const wrong = [];
@@ -76,15 +46,6 @@ CROWDED = """(() => {
   }
   return wrong;
 })()"""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = executable()
-    assert program
-    opened = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

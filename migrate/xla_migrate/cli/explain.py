@@ -7,7 +7,7 @@ from textwrap import fill
 
 import click
 
-from xla_migrate.cli.rules import known_rules
+from xla_migrate.known_rules import known_rules
 from xla_migrate.topics import TOPICS, Topic, places, topic
 from xla_transforms.findings import Change, Finding, Rule
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +13,7 @@ import click
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
 from xla_migrate.releases import AUTO
+from xla_migrate.reports import FOR_PEOPLE, FORMATS
 from xla_transforms.targets import DEFAULT, target
 
 
@@ -31,7 +35,8 @@ class _Command(click.Command):
 @click.option(
     "--fail-on", type=click.Choice(["info", "warning", "error", "never"]), default="error"
 )
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option("--output-format", type=click.Choice(list(FORMATS)), default="text")
+@click.option("--verified", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
 @click.option("-q", "--quiet", is_flag=True)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @click.version_option(package_name="xla-migrate", message="xla-migrate %(version)s")
@@ -46,9 +51,10 @@ def migrate(**given: Any) -> None:
         syncfree=given["syncfree"],
         distributed="auto" if given["distributed"] is None else given["distributed"],
         fail_on=given["fail_on"],
-        json=given["output_format"] == "json",
+        output_format=given["output_format"],
         quiet=given["quiet"],
         color=given["color"],
+        verified=_verified(given["verified"]),
     )
     _refuse(options)
     raise SystemExit(run(options))
@@ -68,6 +74,19 @@ def _mode(given: dict[str, Any]) -> Mode:
     return Mode.STDOUT if given["paths"] == ("-",) else Mode.PREVIEW
 
 
+def _verified(path: str | None) -> Mapping[str, Any] | None:
+    """A report that ``verify --json`` wrote."""
+    if path is None:
+        return None
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict) or found.get("version") != 1 or "outcome" not in found:
+        raise click.UsageError(f"{path} is no report that verify --json wrote")
+    return found
+
+
 def _refuse(options: Options) -> None:
     if "-" in options.paths and len(options.paths) > 1:
         raise click.UsageError("standard input cannot be combined with other paths")
@@ -79,8 +98,8 @@ def _refuse(options: Options) -> None:
         len(options.paths) > 1 or os.path.isdir(options.paths[0])
     ):
         raise click.UsageError("--output takes one input file")
-    if options.json and options.mode is Mode.DIFF:
-        raise click.UsageError("--diff prints a patch, not JSON")
+    if options.output_format not in FOR_PEOPLE and options.mode is Mode.DIFF:
+        raise click.UsageError("--diff prints a patch: no other format")
     try:
         target(options.target if options.target != AUTO else DEFAULT)
     except ValueError as error:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
-from xla_migrate.files import FILE_RULE
-from xla_migrate.launches import RULES as LAUNCH_RULES
-from xla_transforms.findings import Rule
-from xla_transforms.rules import all_rules
+from xla_migrate.known_rules import known_rules, rule_fields
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
-
-
-def known_rules() -> list[Rule]:
-    """Every rule that a run can name, by code."""
-    return sorted((*all_rules(), FILE_RULE, *LAUNCH_RULES), key=lambda rule: rule.code)
 
 
 @click.command(context_settings=_CONTEXT)
@@ -23,9 +17,7 @@ def rules(as_json: bool) -> None:
     """List every rule: its code, severity, safety, name and summary."""
     known = known_rules()
     if as_json:
-        from xla_migrate.reports.json import rules_report
-
-        click.echo(rules_report(known), nl=False)
+        click.echo(json.dumps([rule_fields(rule) for rule in known], indent=2))
         return
     width = max(len(rule.name) for rule in known)
     for rule in known:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import chain
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
+from xla_migrate import patch_paths
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, migrate
 from xla_migrate.files import Content, FileProblem, default_mode, write
 from xla_migrate.releases import Choice, resolve
-from xla_migrate.reports import text
+from xla_migrate.reports import FOR_PEOPLE, report, summary
+from xla_migrate.reports.run import Outline, Run
+from xla_migrate.reports.terminal import Line, Printer, shown
 from xla_transforms.findings import Severity
 from xla_transforms.settings import Distributed
 
@@ -46,9 +48,10 @@ class Options:
     syncfree: Literal["amp", "always", "never"]
     distributed: Distributed
     fail_on: str
-    json: bool
+    output_format: str
     quiet: bool
     color: str
+    verified: Mapping[str, Any] | None = None
 
     @property
     def from_stdin(self) -> bool:
@@ -65,18 +68,19 @@ def run(options: Options) -> int:
     documents = [_from_stdin(options)] if options.from_stdin else gather(options.paths)
     _migrate(documents, options)
     _apply(documents, options)
-    code = exit_code(documents, options)
-    printer = _printer(sys.stderr, options)
-    printer.print(line for document in documents for line in text.failures(document))
+    done = _run(documents, options, chosen)
+    printer = Printer(sys.stderr, _coloured(sys.stderr, options))
+    printer.print(line for document in documents for line in summary.failures(document))
     try:
-        _report(documents, options, chosen, code)
+        _report(done, options)
         sys.stdout.flush()
     except BrokenPipeError:
         raise  # click ends the run quietly
     except OSError as error:
-        printer.print([text.problem(FileProblem("standard output", str(error.strerror)))])
+        printer.print([summary.problem(FileProblem("standard output", str(error.strerror)))])
         return 2
-    return code
+    printer.print(_patched_elsewhere(done, options))
+    return done.exit_code
 
 
 def exit_code(documents: Sequence[Document], options: Options) -> int:
@@ -131,81 +135,59 @@ def _write_output(document: Document, options: Options) -> None:
         document.problem = problem
 
 
-def _report(documents: Sequence[Document], options: Options, chosen: Choice, code: int) -> None:
-    if options.json:
-        from xla_migrate.reports.json import report
-
-        sys.stdout.write(report(documents, chosen, code))
-    elif options.mode in (Mode.DIFF, Mode.STDOUT):
+def _report(run: Run, options: Options) -> None:
+    beside = options.mode in (Mode.DIFF, Mode.STDOUT) and options.output_format in FOR_PEOPLE
+    if beside:
         sys.stdout.flush()
-        sys.stdout.buffer.writelines(_payload(documents, options.mode))
+        sys.stdout.buffer.writelines(_payload(run, options.mode))
         sys.stdout.buffer.flush()
-        if not options.quiet:
-            _printer(sys.stderr, options).print(_remarks(documents, options, chosen))
-    else:
-        printer = _printer(sys.stdout, options)
-        printer.print(_outline(documents, options))
-        if not options.quiet:
-            printer.print(_remarks(documents, options, chosen))
+    stream = sys.stderr if beside else sys.stdout
+    stream.write(report(options.output_format, replace(run, colour=_coloured(stream, options))))
 
 
-def _payload(documents: Sequence[Document], mode: Mode) -> Iterator[bytes]:
+def _run(documents: Sequence[Document], options: Options, chosen: Choice) -> Run:
+    code = exit_code(documents, options)
+    root = patch_paths.base(document.path for document in documents)
+    outlines: dict[Mode, Outline] = {Mode.PREVIEW: "diff", Mode.DIFF: "nothing", Mode.STDOUT: "nothing"}
+    return Run(
+        documents=documents,
+        target=chosen,
+        exit_code=code,
+        applies=options.mode.applies,
+        outline=outlines.get(options.mode, "files"),
+        written_to=options.output if options.mode is Mode.OUTPUT else None,
+        quiet=options.quiet,
+        root=root,
+        verified=options.verified,
+    )
+
+
+def _payload(run: Run, mode: Mode) -> Iterator[bytes]:
     from xla_migrate.diff import bytes_diff
 
-    for document in documents:
+    for document in run.done:
         outcome = document.outcome
-        if outcome is None or document.failed:
+        if outcome is None:
             continue
         if mode is Mode.STDOUT:
             yield outcome.data
         elif document.changed:
             parts = outcome.original, outcome.data, outcome.source, outcome.code, outcome.edits
-            yield bytes_diff(*parts, patch_path(document.path))
+            yield bytes_diff(*parts, run.patch_name(document))
 
 
-def _outline(documents: Sequence[Document], options: Options) -> Iterator[text.Line]:
-    """The diffs of a preview, else a line for each changed file."""
-    for document in documents:
-        if document.failed or not document.changed:
-            continue
-        if options.mode is Mode.PREVIEW:
-            yield from text.difference(document, patch_path(document.path))
-        elif not options.quiet:
-            yield text.changed_file(document, _verb(options.mode))
-
-
-def _remarks(documents: Sequence[Document], options: Options, chosen: Choice) -> Iterator[text.Line]:
-    done, mode = [document for document in documents if not document.failed], options.mode
-    name = options.output if mode is Mode.OUTPUT else None
-    yield from chain.from_iterable(text.findings(document, name) for document in done)
-    ending = "" if mode is not Mode.PREVIEW else "; nothing written (--inplace writes)"
-    if chosen.reason:
-        yield text.target(chosen.target, chosen.reason)
-    yield text.summary(documents, _verb(mode), ending if any(d.changed for d in done) else "")
-
-
-def _verb(mode: Mode) -> str:
-    return "migrated" if mode.applies else "to migrate"
-
-
-def patch_path(path: str) -> str:
-    """What a patch calls a file: relative to the current folder, absolute where it lies outside.
-
-    git refuses to patch through a symbolic link, so a link is named by its target.
-    """
-    if not os.path.exists(path):  # standard input
-        return path
-    real, here = os.path.realpath(path), os.path.realpath(os.curdir)
-    inside = real.startswith(os.path.join(here, ""))
-    return (os.path.relpath(real, here) if inside else real).replace(os.sep, "/")
+def _patched_elsewhere(run: Run, options: Options) -> Iterator[Line]:
+    """Where a patch is to be applied, if that is not the current folder."""
+    if options.mode is Mode.DIFF and run.changed and run.root != os.path.realpath(os.curdir):
+        yield [("note: ", "bold"), (f"the patch is made from {shown(run.root)}: apply it there", "")]
 
 
 def is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def _printer(stream: TextIO, options: Options) -> text.Printer:
+def _coloured(stream: TextIO, options: Options) -> bool:
     if options.color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        return text.Printer(stream, is_terminal(stream) and not plain)
-    return text.Printer(stream, options.color == "always")
+        return is_terminal(stream) and not plain
+    return options.color == "always"

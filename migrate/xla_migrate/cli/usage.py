@@ -34,7 +34,13 @@ How to report:
   --fail-on SEVERITY       Exit with 1 where findings of this severity are
                            left: info, warning, error, never.
                            [default: error]
-  --output-format FORMAT   text or json.  [default: text]
+  --output-format FORMAT   text (findings by kind, with their lines), concise (a
+                           line a finding), json, sarif, github (annotations
+                           in its log), gitlab (code quality), rdjson
+                           (reviewdog), markdown (for a comment), html (one
+                           page).  [default: text]
+  --verified FILE          In html and markdown, show the result of a report
+                           that the command verify wrote for programs.
   -q, --quiet              No findings and no summary, only what was asked for
                            and failures.
   --color WHEN             auto, always, never.  [default: auto]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from xla_migrate.reports import text
+from xla_migrate.reports import terminal
 from xla_transforms.targets import DEFAULT, target
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _told() -> Iterator[None]:
     except Exception as error:
         if not _is_answer(error):
             raise
-        click.echo(f"xla-migrate: {text.shown(str(error))}", err=True)
+        click.echo(f"xla-migrate: {terminal.shown(str(error))}", err=True)
         raise SystemExit(2) from error
     finally:
         signal.signal(signal.SIGTERM, earlier)
@@ -301,19 +301,19 @@ def _recorded(trace: Trace, out: str) -> int:
     click.echo(f"{out}: {steps}, {trace.seconds:.1f} s")
     if trace.failure is None:
         return 0
-    click.echo(text.shown(f"the run failed: {trace.failure.kind}: {trace.failure.message}"), err=True)
+    click.echo(terminal.shown(f"the run failed: {trace.failure.kind}: {trace.failure.message}"), err=True)
     for frame in trace.failure.frames:
-        click.echo(f"  {text.shown(frame)}", err=True)
+        click.echo(f"  {terminal.shown(frame)}", err=True)
     return 2
 
 
-def _note(note: str) -> text.Line:
-    return [("note: ", "bold"), (text.shown(note), "")]
+def _note(note: str) -> terminal.Line:
+    return [("note: ", "bold"), (terminal.shown(note), "")]
 
 
-def _printer(color: str) -> text.Printer:
+def _printer(color: str) -> terminal.Printer:
     from xla_migrate.cli.session import is_terminal
 
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     automatic = is_terminal(sys.stdout) and not plain
-    return text.Printer(sys.stdout, automatic if color == "auto" else color == "always")
+    return terminal.Printer(sys.stdout, automatic if color == "auto" else color == "always")

@@ -1,72 +1,54 @@
-"""The report for programs. Its ``version`` grows when a field goes or changes its meaning."""
+"""The report for programs. ``report.schema.json`` describes it; docs/report.md tells what the fields mean.
+
+Its ``version`` grows when a field goes or changes its meaning, not when one is added.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from xla_migrate import __version__
-from xla_transforms.findings import Change, Finding, Rule, Severity, Span
+from xla_migrate.reports.run import Run, status
+from xla_transforms.findings import Change, Finding, Severity, Span
 
 if TYPE_CHECKING:
     from xla_migrate.documents import Document
-    from xla_migrate.releases import Choice
 
 VERSION = 1
 
 
-def report(documents: Sequence[Document], target: Choice, exit_code: int) -> str:
+def report(run: Run) -> str:
     """One JSON object: ``files``, ``findings``, ``changes`` and ``summary``.
 
     Lines and columns count from 1 and belong to the file as it was read; an ``end_column`` is that
     of the character behind.
     """
-    findings = [_finding(d.path, finding) for d in documents for finding in d.findings]
-    changes = [
-        _change(d.path, change) for d in documents if d.outcome for change in d.outcome.changes
-    ]
+    changes = [(d, change) for d in run.documents if d.outcome for change in d.outcome.changes]
     content = {
         "version": VERSION,
         "tool": {"name": "xla-migrate", "version": __version__},
-        "target": target.target,
-        "target_reason": target.reason,
-        "files": [{"path": d.path, "status": status(d)} for d in documents],
-        "findings": findings,
-        "changes": changes,
-        "summary": _summary(documents, exit_code),
+        "target": run.target.target,
+        "target_reason": run.target.reason,
+        "files": [{"path": d.path, "status": status(d)} for d in run.documents],
+        "findings": [_finding(run, document, finding) for document, finding in run.findings],
+        "changes": [_change(run, document, change) for document, change in changes],
+        "summary": _summary(run, len(changes)),
     }
     return json.dumps(content, indent=2) + "\n"
 
 
-def rules_report(rules: Sequence[Rule]) -> str:
-    """A JSON list of rules."""
-    return json.dumps([rule_fields(rule) for rule in rules], indent=2) + "\n"
+def schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) that every report fits."""
+    text = files("xla_migrate.reports").joinpath("report.schema.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
 
 
-def rule_fields(rule: Rule) -> dict[str, str]:
+def _finding(run: Run, document: Document, finding: Finding) -> dict[str, Any]:
     return {
-        "code": rule.code,
-        "name": rule.name,
-        "severity": rule.severity.label,
-        "safety": rule.safety.value,
-        "summary": rule.summary,
-        "why": rule.why,
-    }
-
-
-def status(document: Document) -> str:
-    """``failed``, ``written``, ``pending`` (would change) or ``unchanged``."""
-    if document.failed:
-        return "failed"
-    if not document.changed:
-        return "unchanged"
-    return "written" if document.written else "pending"
-
-
-def _finding(path: str, finding: Finding) -> dict[str, Any]:
-    return {
-        "path": path,
+        "path": document.path,
         "code": finding.code,
         "name": finding.name,
         "severity": finding.severity.label,
@@ -77,9 +59,9 @@ def _finding(path: str, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _change(path: str, change: Change) -> dict[str, Any]:
+def _change(run: Run, document: Document, change: Change) -> dict[str, Any]:
     return {
-        "path": path,
+        "path": document.path,
         "id": change.id,
         "code": change.code,
         "name": change.name,
@@ -98,14 +80,14 @@ def _place(span: Span) -> dict[str, int]:
     }
 
 
-def _summary(documents: Sequence[Document], exit_code: int) -> dict[str, Any]:
-    states = [status(document) for document in documents]
-    found = [finding for document in documents for finding in document.findings]
+def _summary(run: Run, changes: int) -> dict[str, Any]:
+    states = [status(document) for document in run.documents]
+    found = [finding for _, finding in run.findings]
     return {
-        "files": len(documents),
+        "files": len(run.documents),
         **{state: states.count(state) for state in ("unchanged", "pending", "written", "failed")},
-        "changes": sum(len(d.outcome.changes) for d in documents if d.outcome),
+        "changes": changes,
         "findings": {s.label: sum(f.severity is s for f in found) for s in Severity},
         "fixed": sum(finding.fixed for finding in found),
-        "exit_code": exit_code,
+        "exit_code": run.exit_code,
     }

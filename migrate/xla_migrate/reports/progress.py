@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from xla_migrate.reports.text import shown
+from xla_migrate.reports.terminal import shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

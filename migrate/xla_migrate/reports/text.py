@@ -1,150 +1,84 @@
-"""The report for people: a diff, the findings, one line of summary."""
+"""The report for people: a diff, the findings by file and kind with their lines, a line of summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from xla_transforms.findings import Finding, Severity
+from xla_migrate.reports import summary
+from xla_migrate.reports.terminal import Line, printed, shown
+from xla_transforms.findings import Finding
 
 if TYPE_CHECKING:
     from xla_migrate.documents import Document
-    from xla_migrate.files import FileProblem
+    from xla_migrate.reports.run import Place, Run
 
-# One line as pieces of text, each with a style that rich understands (or none).
-Line = Sequence[tuple[str, str]]
-
-_SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _DIFF_STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != 9}
+LONGEST = 100
+"""Characters of a source line that are shown."""
 
 
-class Printer:
-    """Writes lines to a text stream, in colour through rich or plainly without importing it."""
-
-    def __init__(self, stream: TextIO, colour: bool) -> None:
-        self._stream = stream
-        self._colour = colour
-
-    def print(self, lines: Iterable[Line]) -> None:
-        if self._colour:
-            self._print_coloured(lines)
-            return
-        for line in lines:
-            self._stream.write("".join(text for text, _ in line) + "\n")
-
-    def _print_coloured(self, lines: Iterable[Line]) -> None:
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console(
-            file=self._stream, force_terminal=True, color_system="standard", no_color=False
-        )
-        for line in lines:
-            console.print(Text.assemble(*line), soft_wrap=True)
+def report(run: Run) -> str:
+    """Everything, or with ``run.quiet`` the outline alone."""
+    lines = [summary.outline(run, _difference)]
+    if not run.quiet:
+        lines += [chain.from_iterable(_findings(run, document) for document in run.done), summary.lines(run)]
+    return printed(chain.from_iterable(lines), run.colour)
 
 
-def difference(document: Document, path: str) -> Iterator[Line]:
-    """The unified diff of one document; ``path`` is the name to show."""
+def _difference(run: Run, document: Document) -> Iterator[Line]:
     from xla_migrate.diff import text_diff
 
     outcome = document.outcome
     if outcome is None:
         return
     heading = True
-    for text in text_diff(outcome.source, outcome.code, outcome.edits, path).split("\n")[:-1]:
+    diff = text_diff(outcome.source, outcome.code, outcome.edits, run.patch_name(document))
+    for text in diff.split("\n")[:-1]:
         heading = heading and not text.startswith("@@")
         styles = _DIFF_STYLES if heading else _DIFF_STYLES[2:]
         style = next((style for mark, style in styles if text.startswith(mark)), "")
         yield [(shown(text.removesuffix("\r")), style)]
 
 
-def findings(document: Document, written_to: str | None = None) -> Iterator[Line]:
-    """Every finding of a document that was processed, with its advice below it.
-
-    Lines are those of the file as it now is: of the migrated one where it was written, be it to
-    another file.
-    """
-    path = written_to or document.path
-    for finding in document.outcome.findings if document.outcome else ():
-        line, column = _place(document, finding)
-        yield [
-            (f"{shown(path)}:{line}:{column}: ", "bold"),
-            (finding.severity.label, _SEVERITY_STYLES[finding.severity]),
-            (f" {finding.code} {shown(finding.message)}", ""),
-            (" (done)" if finding.fixed else "", "green"),
-        ]
-        if finding.advice:
-            yield [(f"    {shown(finding.advice)}", "dim")]
+def _findings(run: Run, document: Document) -> Iterator[Line]:
+    """The findings of a document: what says the same stands together, what matters most first."""
+    kinds: dict[tuple[int, str, str, str, bool], list[Finding]] = {}
+    for finding in document.findings:
+        kind = (-finding.severity, finding.code, finding.message, finding.advice, finding.fixed)
+        kinds.setdefault(kind, []).append(finding)
+    if kinds:
+        counts = summary.severities(document.findings)
+        yield [(shown(run.name(document)), "bold underline"), (f": {counts}", "bold")]
+    for several in sorted(kinds.values(), key=lambda found: (-found[0].severity, found[0].span)):
+        yield from _kind(run, document, several)
 
 
-def _place(document: Document, finding: Finding) -> tuple[int, int]:
-    from xla_migrate.diff import place_after
-
-    outcome = document.outcome
-    if outcome is None or not (document.written and document.changed):
-        return finding.span.line, finding.span.column
-    return place_after(outcome.source, outcome.code, outcome.edits, finding.span.start)
-
-
-def failures(document: Document) -> Iterator[Line]:
-    """Why a document could not be processed: file, line and reason."""
-    if document.problem is not None:
-        yield problem(document.problem)
-    elif document.outcome is not None and document.outcome.failed:
-        for finding in document.outcome.findings:
-            place = f"{shown(document.path)}:{finding.span.line}:{finding.span.column}: "
-            yield [("error: ", "bold red"), (place, "bold"), (shown(finding.message), "")]
-
-
-def problem(failure: FileProblem) -> Line:
-    return [("error: ", "bold red"), (f"{shown(failure.path)}: ", "bold"), (failure.message, "")]
-
-
-def changed_file(document: Document, verb: str) -> Line:
-    changes = len(document.outcome.changes) if document.outcome else 0
-    return [(shown(document.path), "bold"), (f": {verb} ({_count(changes, 'change')})", "")]
-
-
-def summary(documents: Sequence[Document], verb: str, ending: str) -> Line:
-    """One line: how many files and changes, how many findings and failures.
-
-    ``verb`` says what happened to the changed files ("to migrate", "migrated").
-    """
-    changed = [document for document in documents if document.changed and not document.failed]
-    changes = sum(len(document.outcome.changes) for document in changed if document.outcome)
-    failed = sum(document.failed for document in documents)
-    if changed:
-        files = f"{len(changed)} of {_count(len(documents), 'file')} {verb}"
-        parts = [f"{files} ({_count(changes, 'change')})"]
-    else:
-        parts = [f"nothing to migrate in {_count(len(documents) - failed, 'file')}"]
-    parts.append(_finding_counts([f for d in documents if not d.failed for f in d.findings]))
-    if failed:
-        parts.append(f"{_count(failed, 'file')} failed")
-    return [("; ".join(parts) + ending, "bold red" if failed else "bold")]
-
-
-def target(name: str, reason: str) -> Line:
-    """The target that was chosen by itself, and what it was chosen by."""
-    return [(f"target {name}", "bold"), (f" ({shown(reason)})", "")]
-
-
-def shown(text: str) -> str:
-    """Text fit for a terminal: control characters, which could steer it, are spelled out."""
-    return text.translate(_CONTROL)
-
-
-def _finding_counts(found: Sequence[Finding]) -> str:
-    if not found:
-        return "no findings"
-    counts = [
-        _count(number, severity.label) if severity is not Severity.INFO else f"{number} info"
-        for severity in reversed(Severity)
-        if (number := sum(finding.severity is severity for finding in found))
+def _kind(run: Run, document: Document, several: Sequence[Finding]) -> Iterator[Line]:
+    first = several[0]
+    yield [
+        (f"  {first.severity.label}", summary.STYLES[first.severity]),
+        (f" {first.code} {first.name}", "bold"),
+        (f": {shown(first.message)}", ""),
+        (" (done)" if first.fixed else "", "green"),
     ]
-    return f"{_count(len(found), 'finding')} ({', '.join(counts)})"
+    places = [run.place(document, finding.span) for finding in several]
+    names = [f"{shown(run.name(document))}:{place.line}:{place.column}" for place in places]
+    width = max(map(len, names))
+    for name, place in zip(names, places, strict=True):
+        source = shown(_excerpt(run.line(document, place), place))
+        yield [(f"    {name:<{width if source else 0}}", "cyan"), (f"  | {source}" if source else "", "")]
+    if first.advice:
+        yield [(f"    {shown(first.advice)}", "dim")]
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _excerpt(line: str, place: Place) -> str:
+    """A line without its indentation, of a long one the part that is meant."""
+    text = line.strip()
+    if len(text) <= LONGEST:
+        return text
+    wanted = place.column - 1 - (len(line) - len(line.lstrip())) - 20
+    start = max(0, min(wanted, len(text) - LONGEST))
+    end = start + LONGEST
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

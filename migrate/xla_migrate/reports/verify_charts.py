@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from xla_migrate.reports import charts
 from xla_migrate.reports import verify_facts as facts
 from xla_migrate.reports.axes import drawable, logarithmic
 from xla_migrate.reports.plots import Plot, Point, Series
@@ -18,36 +19,16 @@ CURVES = 5
 LONGEST = 60
 """Characters of a name in a legend."""
 
-SPREAD = 1000.0
-"""Losses further apart than this factor are drawn on a logarithmic scale."""
-
 
 def losses(verdict: Verdict) -> Plot:
     """The losses of both runs."""
-    sides = (("native", verdict.native), ("migrated", verdict.migrated))
-    series = [
-        Series(label if trace.losses else f"{label} (no loss)", _numbered(trace.losses), label)
-        for label, trace in sides
-    ]
-    found = [number for one in series for _, number in one.points if number is not None and drawable(number)]
-    log = bool(found) and min(found) > 0 and max(found) > SPREAD * min(found)
-    return Plot("losses", "Losses of both runs", series, "backward", log)
+    return charts.losses(verdict.native.losses, verdict.migrated.losses)
 
 
 def loss_difference(verdict: Verdict) -> Plot:
     """How far they are apart, and how far they may be."""
     curve = loss_differences(verdict)
-    series = [
-        Series("relative difference", list(zip(curve.at, curve.differences, strict=True)), "difference"),
-        Series("bound", list(zip(curve.at, curve.bounds, strict=True)), "bound"),
-    ]
-    note = ""
-    if curve.at and not any(curve.differences):
-        series = []
-        note = f"{facts.count(len(curve.at), 'loss', 'losses')}, each the same number in both runs."
-    elif (beyond := curve.first_beyond) is not None:
-        note = f"First beyond its bound at backward {beyond:,}."
-    return Plot("difference", "Their difference", series, "backward", True, note=note)
+    return charts.loss_difference(curve.at, curve.differences, curve.bounds)
 
 
 def worst_drifts(found: Sequence[Drift]) -> Plot | None:
@@ -70,23 +51,12 @@ def worst_drifts(found: Sequence[Drift]) -> Plot | None:
 
 def costs(performance: Performance) -> list[Plot]:
     """Executions and compilations a step."""
-    shown = (
-        ("executions", "Executions a step", performance.executions_by_step),
-        ("compilations", "Compilations a step", performance.compilations_by_step),
-    )
-    return [
-        Plot(key, title, [Series(key, _numbered(numbers), "counted")], bars=True, height=120)
-        for key, title, numbers in shown
-    ]
+    return charts.costs(performance.executions_by_step, performance.compilations_by_step)
 
 
 def shortened(name: str) -> str:
     """A name that leaves room for others; the tables have it in full."""
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 :]}"
-
-
-def _numbered(numbers: Iterable[float | None]) -> list[Point]:
-    return list(enumerate(numbers, 1))
 
 
 def _points(curve: Curve, numbers: Sequence[float]) -> list[Point]:

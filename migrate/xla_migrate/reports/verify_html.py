@@ -1,27 +1,18 @@
-"""The report on two runs as one HTML page that asks for nothing else: no script, no request.
-
-The page is a Jinja2 template, which escapes all that it is given; what a terminal could not show is
-spelled out as in the report for people.
-"""
+"""The report on two runs as one HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xla_migrate import __version__
-from xla_migrate.reports import plots, verify_charts
+from xla_migrate.reports import verify_charts
 from xla_migrate.reports import verify_facts as facts
-from xla_migrate.reports.text import shown
+from xla_migrate.reports.pages import template
 from xla_migrate.verify.drift import Drift, bounds_in, drifts, loss_differences, worst_final
 from xla_migrate.verify.trace import Failure
 from xla_migrate.verify.verdict import Divergence, Outcome, Verdict
 from xla_transforms.findings import Finding
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 Fields = dict[str, Any]
 SIGNS = {Outcome.EQUAL: "=", Outcome.WITHIN: "≈", Outcome.DIVERGED: "≠", Outcome.NOT_COMPARABLE: "?"}
@@ -60,38 +51,7 @@ def page(
         "machine_columns": facts.machine_columns(verdict),
         "machine_rows": facts.machine_rows(verdict),
     }
-    return _template().render(content)
-
-
-def spelled(text: str) -> str:
-    """The same with control characters spelled out, and nothing that UTF-8 cannot hold."""
-    return shown(text).encode("utf-8", "backslashreplace").decode()
-
-
-def _finalized(content: Any) -> Any:
-    """What the template is about to write: texts spelled out, except those that are markup already."""
-    return spelled(content) if type(content) is str else content
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
-    folder = files("xla_migrate.reports")
-    environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_finalized
-    )
-    environment.filters["capital"] = lambda text: text[:1].upper() + text[1:]
-    environment.globals |= {
-        "style": Markup(folder.joinpath("verify_page.css").read_text(encoding="utf-8")),
-        "drawn": lambda plot: Markup(spelled(plots.svg(plot))),
-        "table": plots.table,
-        "undrawable": lambda plot: [plots.undrawable(one, plot.unit) for one in plot.series],
-    }
-    return environment.from_string(
-        folder.joinpath("verify_page.html.j2").read_text(encoding="utf-8")
-    )
+    return template("verify_page.html.j2").render(content)
 
 
 def _answer(verdict: Verdict, found: list[Drift]) -> Fields:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xla_migrate.reports import verify_facts as facts
-from xla_migrate.reports.text import Line, shown
+from xla_migrate.reports.terminal import Line, shown
 from xla_migrate.verify.verdict import Divergence, Outcome, Performance, Verdict
 
 STYLES = {
