@@ -81,7 +81,7 @@ def test_a_schedule_that_counts_by_the_data_is_told(steps: str) -> None:
 )  # fmt: skip
 def test_a_schedule_that_counts_a_fixed_number_is_told(schedule: str, count: str, fewer: str) -> None:
     ((code, message),) = told(schedule)
-    assert code == "XLA177"
+    assert code == "XLA179"
     assert message.startswith(f"it counts {count} steps with the batches of one process")
     assert message.endswith("for the same data" + fewer)
 

@@ -26,7 +26,7 @@ STEPS = Rule(
     Severity.WARNING,
 )
 FIXED = Rule(
-    "XLA177",
+    "XLA179",
     "fixed-steps",
     "A schedule of a script for one process counts a fixed number of steps.",
     "On N replicas as many steps see N times the data: the learning rate falls later, or never "

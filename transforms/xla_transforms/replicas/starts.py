@@ -162,7 +162,7 @@ class Starts:
         """What the starting process did and each process does where a launcher starts them."""
         own = {launch.function for launch in self.launches} - {None}
         gone = [node for launch in self.launches for node in launch.gone]
-        parts = [part for entry in self.entries if self._spawns(entry) for part in entry.parts]
+        parts = [part for entry in self.entries if self.spawns(entry) for part in entry.parts]
         return Repeats(self.roles, parts, own, gone)
 
     @cached_property
@@ -214,13 +214,13 @@ class Starts:
         for index in self.roles.program.modules.values():
             guard = main_guard(index)
             entry = Entry(guard, index, Layout(self.roles, index, guard))
-            if self._spawns(entry):
+            if self.spawns(entry):
                 found += [entry] if self.outside else []
             elif self._runs(entry):
                 found.append(entry)
         return found
 
-    def _spawns(self, entry: Entry) -> bool:
+    def spawns(self, entry: Entry) -> bool:
         """Whether a script starts its processes itself."""
         return self._comes_to(entry, {launch.call for launch in self.launches})
 
