@@ -63,6 +63,7 @@ from xla_transforms.passes import (
     process_groups,
     ragged_batches,
     ranks,
+    release_names,
     replica_buffers,
     replica_seeds,
     replica_wrappers,
@@ -166,6 +167,7 @@ PASSES: tuple[ModuleType, ...] = (
     gpu_numbers,
     availability,
     entry_points,
+    release_names,
     leftovers,
 )
 # The passes for programs in which a framework or a launcher uses CUDA, and the script does not name it.
