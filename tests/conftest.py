@@ -5,6 +5,15 @@ from __future__ import annotations
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test knows what another one, or the user, migrated before."""
+    name = f"cache-{abs(hash(request.node.nodeid))}"
+    monkeypatch.setenv("XLA_MIGRATE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / name))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens",

@@ -13,11 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from xla_migrate import migration
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, load, migrate
+from xla_migrate.documents import write as write_changed
+from xla_migrate.notebooks import is_notebook
 from xla_migrate.patch import Patch
 from xla_migrate.releases import existing, resolve
-from xla_transforms.engine import Outcome, Settings, migrate_bytes
+from xla_migrate.work import How
+from xla_transforms.engine import Outcome, Settings
 from xla_transforms.findings import Change, Finding, Severity, Span
 from xla_transforms.formatting import BlackSettings
 from xla_transforms.rules import all_rules
@@ -62,7 +66,7 @@ def migrate_source(
     distributed: Distributed = "auto",
     black: BlackSettings | None = _BLACK,
 ) -> Result:
-    """Migrate one script given as text or as the bytes of its file.
+    """Migrate one script given as text or as the bytes of its file; a notebook where ``path`` ends so.
 
     ``target`` is a torch_xla release (``"2.9"``), ``"sagemaker"``, or ``"auto"``: the one that the
     project around ``path`` asks for; else ``path`` only names the script in messages;
@@ -74,9 +78,10 @@ def migrate_source(
     """
     settings = _settings(target, existing(path), syncfree, distributed, black)
     if not isinstance(code, str):
-        return _result(migrate_bytes(bytes(memoryview(code)), settings, path))
+        return _result(migration.migrate({path: bytes(memoryview(code))}, settings).outcomes[path])
     try:
-        outcome = migrate_bytes(code.encode(_encoding(code)), settings, path)
+        encoding = "utf-8" if is_notebook(path) else _encoding(code)
+        outcome = migration.migrate({path: code.encode(encoding)}, settings).outcomes[path]
     except UnicodeEncodeError as error:
         outcome = _failed(path, _unencodable(code, error))
     return _result(replace(outcome, source=code, code=code) if outcome.failed else outcome)
@@ -109,16 +114,18 @@ def migrate_project(
     syncfree: Syncfree = "amp",
     distributed: Distributed = "auto",
     black: BlackSettings | None = None,
+    jobs: int = 1,
 ) -> dict[str, Result]:
     """Migrate files and folders as one program, and with ``write=True`` put the results in place.
 
     Folders are walked as git sees them. The results come by path; one for a path that cannot be
-    read is a failed one.
+    read is a failed one. ``jobs`` processes share the work, 0 means as many as there are processors where
+    there is enough to do.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     names = [os.fspath(path) for path in given]
     settings = _settings(target, names, syncfree, distributed, black or black_settings(names))
-    return {d.path: _document_result(d) for d in _run(gather(names), settings, write)}
+    return {d.path: _document_result(d) for d in _run(gather(names), settings, write, jobs)}
 
 
 def _settings(
@@ -133,11 +140,10 @@ def _settings(
     return Settings(chosen, syncfree, black, distributed)
 
 
-def _run(documents: list[Document], settings: Settings, write: bool) -> list[Document]:
-    migrate(documents, settings)
-    for document in documents:
-        if write and document.changed and not document.failed:
-            document.write()
+def _run(documents: list[Document], settings: Settings, write: bool, jobs: int = 1) -> list[Document]:
+    migrate(documents, settings, How(jobs))
+    if write:
+        write_changed(documents)
     return documents
 
 

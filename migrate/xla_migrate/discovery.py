@@ -87,7 +87,7 @@ def _skipped(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_of_interest(entry: os.DirEntry[str], top: str) -> bool:
-    if not (entry.name.endswith(".py") or is_launcher(entry.name)) or not entry.is_file():
+    if not (entry.name.endswith((".py", ".ipynb")) or is_launcher(entry.name)) or not entry.is_file():
         return False
     return not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(top)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xla_migrate import migration
 from xla_migrate.discovery import discover
-from xla_migrate.files import FILE_RULE, Content, FileProblem, read, replace
+from xla_migrate.files import FILE_RULE, Content, FileProblem, read, replace, uninterrupted
+from xla_migrate.work import ALONE, How
 from xla_transforms.findings import Finding, Span
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ class Document:
     """One file: what was read, what the engine made of it, and whether that was written.
 
     ``content`` is ``None`` where the file could not be read; ``problem`` is a failure to read or
-    write it.
+    write it. Documents of one ``part`` belong together by their imports.
     """
 
     path: str
@@ -30,6 +32,7 @@ class Document:
     outcome: Outcome | None = None
     problem: FileProblem | None = None
     written: bool = False
+    part: int = -1
 
     @property
     def failed(self) -> bool:
@@ -97,17 +100,28 @@ def load(path: str) -> Document:
         return Document(path, problem=problem)
 
 
-def migrate(documents: Iterable[Document], settings: Settings) -> None:
-    """Give every document that was read and has none its outcome, all of them analysed as one program."""
+def migrate(documents: Iterable[Document], settings: Settings, how: How = ALONE) -> None:
+    """Give every document that was read and has none its outcome, all of them analysed as one run."""
     readable = {d.path: d for d in documents if d.content is not None and d.outcome is None}
     contents = {path: d.content.data for path, d in readable.items() if d.content is not None}
-    for path, outcome in _outcomes(contents, settings).items():
+    done = migration.migrate(contents, settings, how)
+    for path, outcome in done.outcomes.items():
         readable[path].outcome = outcome
+    for number, paths in enumerate(done.parts):
+        for path in paths:
+            readable[path].part = number
 
 
-def _outcomes(contents: Mapping[str, bytes], settings: Settings) -> Mapping[str, Outcome]:
-    from xla_transforms import engine
+def write(documents: Sequence[Document]) -> None:
+    """Put the migrated bytes in place of the files that change, those of a program together.
 
-    if len(contents) > 1:
-        return engine.migrate_program(contents, settings)
-    return {p: engine.migrate_bytes(data, settings, p) for p, data in contents.items()}
+    An interruption (Ctrl-C) waits for the program that is being written: ``KeyboardInterrupt`` then.
+    """
+    changed = [d for d in documents if d.changed and not d.failed]
+    parts: dict[int, list[Document]] = {}
+    for document in changed:
+        parts.setdefault(document.part, []).append(document)
+    for part in parts.values():
+        with uninterrupted():
+            for document in part:
+                document.write()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -93,6 +95,22 @@ def write(path: str, data: bytes, mode: int) -> None:
         with _replacement(target, data, status.st_mode if status else mode, status) as temporary:
             os.replace(temporary, target)
         _flush_folder(os.path.dirname(target))
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A while in which Ctrl-C waits: ``KeyboardInterrupt`` is raised at its end."""
+    if threading.current_thread() is not threading.main_thread():  # which alone hears of signals
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def default_mode() -> int:

@@ -1,4 +1,4 @@
-"""All rules that a run can name: those of the migration, and those about files and commands."""
+"""All rules that a run can name: those of the migration, and those about files, notebooks and commands."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ def known_rules() -> list[Rule]:
     """Every rule, by code."""
     from xla_migrate.files import FILE_RULE
     from xla_migrate.launches import RULES as LAUNCH_RULES
+    from xla_migrate.notebooks.rules import RULES as NOTEBOOK_RULES
     from xla_transforms.rules import all_rules
 
-    return sorted((*all_rules(), FILE_RULE, *LAUNCH_RULES), key=lambda rule: rule.code)
+    return sorted((*all_rules(), FILE_RULE, *LAUNCH_RULES, *NOTEBOOK_RULES), key=lambda rule: rule.code)
 
 
 def rule_fields(rule: Rule) -> dict[str, str]:

@@ -12,8 +12,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import starmap
 from typing import NamedTuple
 
+from xla_migrate.notebooks import is_notebook
+from xla_migrate.notebooks.commands import shell_lines
 from xla_transforms.findings import Finding, Rule, Safety, Severity, Span
 
 COMMAND = Rule(
@@ -36,7 +39,7 @@ VISIBLE = Rule(
 RULES = (COMMAND, VISIBLE)
 
 _NAMES = re.compile(
-    r".*\.(?:sh|bash|mk|ipynb|dockerfile)|(?:GNU)?[Mm]akefile|Dockerfile(?:\..*)?", re.IGNORECASE
+    r".*\.(?:sh|bash|mk|dockerfile)|(?:GNU)?[Mm]akefile|Dockerfile(?:\..*)?", re.IGNORECASE
 )
 _INSTRUCTION = re.compile(r"(?:CMD|ENTRYPOINT|RUN|ENV)\s+", re.IGNORECASE)
 _SEPARATOR = re.compile(r"&&|\|\||[;|&]")
@@ -56,7 +59,7 @@ class _Line(NamedTuple):
 
 
 def is_launcher(path: str) -> bool:
-    """Whether a file may hold commands that start training: a shell script, a Dockerfile, a notebook."""
+    """Whether a file is one of commands, which may start training: a shell script, a Dockerfile."""
     return _NAMES.fullmatch(os.path.basename(path)) is not None
 
 
@@ -65,8 +68,7 @@ def examine(path: str, data: bytes) -> tuple[Finding, ...]:
     text = data.decode("utf-8", "replace")
     if not any(hint in text for hint in _HINTS):
         return ()
-    name = os.path.basename(path).lower()
-    lines = _notebook_lines(text) if name.endswith(".ipynb") else _logical_lines(text)
+    lines = starmap(_Line, shell_lines(data)) if is_notebook(path) else _logical_lines(text)
     found = [finding for line in lines for finding in _of_line(text, line)]
     return tuple(dict.fromkeys(found))
 
@@ -90,25 +92,6 @@ def _logical_lines(text: str, offset: int = 0) -> Iterator[_Line]:
         joined = ""
     if joined:
         yield _Line(start, joined)
-
-
-def _notebook_lines(text: str) -> Iterator[_Line]:
-    """The shell lines of a notebook's code cells: after ``!``, ``%env``, or in a cell of ``%%bash``."""
-    try:
-        cells = json.loads(text)["cells"]
-        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError):
-        return
-    place = 0
-    for source in sources:
-        parts = [source] if isinstance(source, str) else map(str, source)
-        lines = "".join(parts).splitlines()
-        whole_cell = bool(lines) and lines[0].startswith(("%%bash", "%%sh", "%%script bash"))
-        for line in lines:
-            place = max(text.find(json.dumps(line, ensure_ascii=False)[1:-1], place), place)
-            bare = line.lstrip()
-            if whole_cell or bare.startswith(("!", "%env ")):
-                yield _Line(place, bare.removeprefix("%env ").lstrip("!").rstrip("\\ "))
 
 
 def _of_line(text: str, line: _Line) -> Iterator[Finding]:

@@ -40,6 +40,7 @@ class Outcome:
     findings: tuple[Finding, ...] = ()
     edits: tuple[Edit, ...] = ()
     failed: bool = False
+    encoding: str = "utf-8"
 
     def narrow(self, ids: Collection[int]) -> Outcome:
         kept = [(c, e) for c, e in zip(self.changes, self.edits, strict=True) if c.id in ids]
@@ -73,7 +74,7 @@ def migrate_bytes(data: bytes, settings: Settings, path: str = "<unknown>") -> O
     )
     code = _apply(source, edits)
     found = tuple(_findings(source))
-    return Outcome(path, data, code.encode(encoding), source, code, changes, found, edits, False)
+    return Outcome(path, data, code.encode(encoding), source, code, changes, found, edits, False, encoding)
 
 
 def migrate_program(files: Mapping[str, bytes], settings: Settings) -> dict[str, Outcome]:

@@ -179,8 +179,8 @@ def test_a_project_is_migrated_as_one_program(
 
     monkeypatch.setattr(stub_engine, "migrate_program", program)
     Path("src").mkdir()
-    for name in ("a.py", "b.py"):
-        (Path("src") / name).write_text(CUDA)
+    Path("src/a.py").write_text(CUDA)
+    Path("src/b.py").write_text("import a\n" + CUDA)
     results = api.migrate_project([Path("src"), "no.py"], write=True)
     assert seen == [["src/a.py", "src/b.py"]]
     assert {name: result.failed for name, result in results.items()} == {

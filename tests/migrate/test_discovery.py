@@ -37,7 +37,7 @@ def test_the_same_file_named_twice_is_taken_once(here: Path) -> None:
 
 def test_a_folder_is_walked_in_order(here: Path) -> None:
     make(here, "src/b.py", "src/a/z.py", "src/c.txt", "src/c.pyc", "src/d.ipynb")
-    assert found("src") == ["src/a/z.py", "src/b.py"]
+    assert found("src") == ["src/a/z.py", "src/b.py", "src/d.ipynb"]
     assert found(str(here / "src"))[0] == str(here / "src/a/z.py")
 
 

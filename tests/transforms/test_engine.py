@@ -13,11 +13,11 @@ from transforms.helpers import context_of, only
 
 from xla_transforms import pipeline
 from xla_transforms.context import Context
+from xla_transforms.edits import apply
 from xla_transforms.engine import migrate_bytes, migrate_program
 from xla_transforms.findings import Rule
 from xla_transforms.passes import WITHOUT_CUDA
 from xla_transforms.program import concerns
-from xla_transforms.render import apply
 from xla_transforms.rules import all_rules
 from xla_transforms.settings import Settings
 

@@ -6,9 +6,10 @@ import pytest
 from transforms.helpers import context_of
 
 from xla_transforms.cleanup import unused_imports
+from xla_transforms.edits import apply
 from xla_transforms.findings import Rule
 from xla_transforms.imports import ImportTable
-from xla_transforms.render import Renderer, apply
+from xla_transforms.render import Renderer
 from xla_transforms.targets.base import PL, XM
 
 RULE = Rule("XLA000", "test", "Test.", "Test.")

@@ -10,9 +10,10 @@ import pytest
 from transforms.helpers import context_of, expression
 
 from xla_transforms.context import Context
+from xla_transforms.edits import apply, line_edits
 from xla_transforms.findings import Rule
 from xla_transforms.plan import Conflict, Planned
-from xla_transforms.render import Renderer, apply, line_edits
+from xla_transforms.render import Renderer
 
 RULE = Rule("XLA000", "test", "Test.", "Test.")
 Ask = Callable[[Context, Planned], object]

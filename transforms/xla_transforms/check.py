@@ -44,11 +44,14 @@ def parse(text: str) -> ast.Module | None:
 
 
 def compiles(tree: ast.Module) -> bool:
-    """Whether a tree makes a module: what the grammar allows and the compiler refuses is refused."""
+    """Whether a tree makes a module: what the grammar allows and the compiler refuses is refused.
+
+    ``await`` outside of functions is right in a notebook, and nothing that a migration writes.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(tree, "<migrated>", "exec", dont_inherit=True)
+            compile(tree, "<migrated>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

@@ -8,14 +8,17 @@ import tokenize
 
 
 class SourceError(Exception):
-    """The bytes cannot be read as Python; ``line`` and ``column`` count from 1."""
+    """The bytes cannot be read as Python; ``line`` and ``column`` count from 1, ``advice`` is what to do."""
 
-    def __init__(self, code: str, message: str, line: int = 1, column: int = 1) -> None:
+    def __init__(
+        self, code: str, message: str, line: int = 1, column: int = 1, advice: str = ""
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.line = line
         self.column = column
+        self.advice = advice
 
 
 def decode(data: bytes) -> tuple[str, str]:
@@ -23,6 +26,8 @@ def decode(data: bytes) -> tuple[str, str]:
 
     Raises ``SourceError`` (``XLA002``) where the bytes do not fit the encoding.
     """
+    if data.isascii() and b"coding" not in _first_lines(data):  # most files, at a tenth of the time
+        return data.decode("ascii"), "utf-8"
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:
@@ -37,3 +42,9 @@ def decode(data: bytes) -> tuple[str, str]:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"byte 0x{data[error.start]:02x} is not {encoding}"
         raise SourceError("XLA002", message, line) from error
+
+
+def _first_lines(data: bytes) -> bytes:
+    """The two lines in which an encoding may be declared."""
+    end = data.find(b"\n", data.find(b"\n") + 1)
+    return data if end < 0 else data[:end]

@@ -10,18 +10,18 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from xla_transforms.dividing import speaks
 from xla_transforms.encoding import SourceError, decode
 from xla_transforms.findings import Finding, Span
-from xla_transforms.grouping import FRAMEWORK, GPU, RELATED
+from xla_transforms.grouping import RELATED
+from xla_transforms.old_python import Renamed, renamed
 from xla_transforms.outcome import Outcome
 from xla_transforms.rules import ENGINE_RULES
 from xla_transforms.settings import Settings
 
 __all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
 
-_GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
 _RELATED = re.compile(RELATED.pattern.encode(), re.IGNORECASE)
-_FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
 
@@ -37,6 +37,7 @@ def migrate_program(
     settings = settings or Settings()
     outcomes: dict[str, Outcome] = {}
     texts: dict[str, tuple[str, bytes, str]] = {}
+    old: dict[str, Renamed] = {}
     for path, data in files.items():
         try:
             text, encoding = decode(data)
@@ -44,19 +45,18 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        if _speaks(data) or _RELATED.search(data):
-            texts[path] = (text, data, encoding)
-    if any(_speaks(data) for _, data, _ in texts.values()):
+        if speaks(data) or _RELATED.search(data):
+            older = renamed(text)
+            if older is not None:
+                old[path] = older
+            texts[path] = (older.text if older else text, data, encoding)
+    if any(speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
 
         with _no_collections():
             outcomes.update(migrate_texts(texts, settings, failure, files.keys() - texts.keys()))
+        outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
     return {path: outcomes[path] for path in files}
-
-
-def _speaks(data: bytes) -> bool:
-    """Whether a file by itself is reason enough to read its program."""
-    return bool((b"torch" in data and _GPU.search(data)) or _FRAMEWORK.search(data))
 
 
 @contextmanager
@@ -75,6 +75,6 @@ def failure(path: str, data: bytes, error: SourceError) -> Outcome:
     """The outcome of a file that could not be processed: as it was, with the reason and its place."""
     rule = _RULES[error.code]
     span = Span(0, 0, error.line, error.column, error.line, error.column)
-    finding = Finding(rule.code, rule.name, rule.severity, error.message, span)
+    finding = Finding(rule.code, rule.name, rule.severity, error.message, span, error.advice)
     text = data.decode("utf-8", "replace")
     return Outcome(path, data, text, text, findings=(finding,), failed=True)

@@ -65,7 +65,7 @@ class Finding:
     """Something the reader of the migrated script must know.
 
     ``fixed`` tells whether the tool already wrote the change that the message describes; ``advice`` says
-    what to do where it did not.
+    what to do where it did not. ``once`` is that of the rule.
     """
 
     code: str
@@ -75,6 +75,7 @@ class Finding:
     span: Span
     advice: str = ""
     fixed: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True)

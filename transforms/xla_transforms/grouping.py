@@ -15,10 +15,11 @@ GPU = re.compile(r"cuda|accelerator|device|gpu|nccl|\bget_rank\(|\.to\(\s*\d", r
 # name. Not every module: data that several scripts share would make one program of them, with one launch.
 RELATED = re.compile(r"cuda|\brank|_rank|world_size|distributed|optim|\.step\(", re.IGNORECASE)
 # A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
+FRAMEWORKS = (
+    "transformers|accelerate|lightning|pytorch_lightning|ignite|horovod|fairscale|deepspeed|sagemaker"
+)
 FRAMEWORK = re.compile(
-    r"^[ \t]*(?:from|import)[ \t]+(?:transformers|accelerate|lightning|pytorch_lightning|ignite|horovod"
-    r"|fairscale|deepspeed|sagemaker)\b|GPU_NUM_DEVICES",
-    re.MULTILINE,
+    rf"^[ \t]*(?:from|import)[ \t]+(?:{FRAMEWORKS})\b|GPU_NUM_DEVICES", re.MULTILINE
 )
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]*\(?(?P<names>[^#\n)]*)"
@@ -44,8 +45,8 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
     for name in dict.fromkeys([*texts, *others]):
         by_tail.setdefault(name.rpartition(".")[2], []).append(name)
     for name, text in texts.items():
-        for wanted in _imported(name, text):
-            for other in _nearest(name, wanted, by_tail):
+        for wanted in imported(name, text):
+            for other in nearest(name, wanted, by_tail):
                 if other in root:
                     root[find(other)] = find(name)
     found: dict[str, list[str]] = {}
@@ -54,7 +55,7 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
     return list(found.values())
 
 
-def _imported(importer: str, text: str) -> Iterator[str]:
+def imported(importer: str, text: str) -> Iterator[str]:
     """The dotted paths that a module imports, and those that its imported names may be."""
     for match in _IMPORT.finditer(text):
         if match["modules"]:
@@ -75,7 +76,7 @@ def _absolute(importer: str, base: str) -> str:
     return ".".join([*package, *([base.lstrip(".")] if base.lstrip(".") else [])])
 
 
-def _nearest(importer: str, wanted: str, by_tail: Mapping[str, list[str]]) -> list[str]:
+def nearest(importer: str, wanted: str, by_tail: Mapping[str, list[str]]) -> list[str]:
     """The modules that a path may name: among several, those that share most folders with the importer."""
     candidates = [
         name
@@ -95,3 +96,11 @@ def _shared(left: str, right: str) -> int:
             break
         count += 1
     return count
+
+
+def module_name(path: str) -> str:
+    """The dotted name of a module's file."""
+    parts = re.split(r"[/\\]", path.removesuffix(".py"))
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(p for p in parts if p not in ("", ".", ".."))

@@ -9,9 +9,10 @@ import libcst as cst
 
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
+from xla_transforms.edits import apply
 from xla_transforms.loops.reads import spans_lines
 from xla_transforms.plan import Planned, Render
-from xla_transforms.render import Renderer, apply
+from xla_transforms.render import Renderer
 from xla_transforms.replicas import Master, Region
 from xla_transforms.roles import Kind
 from xla_transforms.tree import body_of, method, receiver, walk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xla_transforms.findings import Change, Edit, Finding
 
@@ -34,3 +34,18 @@ class Outcome:
     def narrow(self, ids: Collection[int]) -> Outcome:
         """The same outcome with the changes of the given ids and those that they need; the imports follow."""
         return self if self._narrower is None else self._narrower(frozenset(ids))
+
+
+def said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """The outcomes of a run, with each finding that speaks of the whole run at its first place alone."""
+    told: set[str] = set()
+    found = {}
+    for path, outcome in outcomes.items():
+        kept = []
+        for finding in outcome.findings:
+            if not (finding.once and finding.code in told):
+                kept.append(finding)
+            told.update([finding.code] if finding.once else [])
+        same = len(kept) == len(outcome.findings)
+        found[path] = outcome if same else replace(outcome, findings=tuple(kept))
+    return found

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
 from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
+from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
-from xla_transforms.grouping import FRAMEWORK, GPU, groups
-from xla_transforms.outcome import Outcome
+from xla_transforms.grouping import FRAMEWORK, GPU, groups, module_name
+from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Render, Site
 from xla_transforms.program import Program, concerns
-from xla_transforms.render import Renderer, line_edits
+from xla_transforms.render import Renderer
 from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
 from xla_transforms.rules import WITHDRAWN
 from xla_transforms.settings import Settings
-from xla_transforms.source import Source
+from xla_transforms.source import Source, syntax_error
 from xla_transforms.targets import target
 
 Failure = Callable[[str, bytes, SourceError], Outcome]
@@ -42,27 +42,12 @@ def migrate_texts(
     paths: dict[str, str] = {}
     for path in filter(batch.readable, texts):
         # a.py and a/__init__.py have one name, which only one of them can keep
-        name = _module_name(path)
+        name = module_name(path)
         paths[name if name not in paths else f"{name}:{path}"] = path
     modules = {name: texts[path][0] for name, path in paths.items()}
-    for group in groups(modules, map(_module_name, others)):
+    for group in groups(modules, map(module_name, others)):
         batch.migrate({name: paths[name] for name in group})
-    return _said_once({path: batch.outcomes[path] for path in texts})
-
-
-def _said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
-    """The outcomes, with each finding that speaks of the whole run at its first place alone."""
-    once = {rule.code for step in PASSES for rule in step.RULES if rule.once}
-    told: set[str] = set()
-    for path, outcome in outcomes.items():
-        kept = [f for f in outcome.findings if f.code not in told]
-        for code in once & {f.code for f in kept}:
-            first = next(f for f in kept if f.code == code)
-            kept = [f for f in kept if f.code != code or f is first]
-            told.add(code)
-        if len(kept) < len(outcome.findings):
-            outcomes[path] = replace(outcome, findings=tuple(kept))
-    return outcomes
+    return said_once({path: batch.outcomes[path] for path in texts})
 
 
 @dataclass
@@ -179,13 +164,6 @@ def _writes(text: str) -> Callable[[Render], str]:
     return lambda render: text
 
 
-def _module_name(path: str) -> str:
-    parts = re.split(r"[/\\]", path.removesuffix(".py"))
-    if parts[-1] == "__init__" and len(parts) > 1:
-        parts.pop()
-    return ".".join(p for p in parts if p not in ("", ".", ".."))
-
-
 @dataclass
 class _Module:
     """A planned module, ready to be rendered with all or some of its changes."""
@@ -210,6 +188,8 @@ class _Module:
             code = self._sound(sites, ids)
         except Conflict as error:
             return self._withdrawn(base, str(error))
+        if code is None and check.parse(text) is None:  # the parser takes what Python refuses
+            raise syntax_error(text, SyntaxError())
         if code is None:
             return self._withdrawn(base, "the result would not compile or would use an unbound name")
         edits = tuple(line_edits(source.text, code))
@@ -234,7 +214,9 @@ class _Module:
     def _sound(self, sites: list[Site], ids: Collection[int] | None) -> str | None:
         """The new text, formatted and checked; ``None`` where it is not sound."""
         code = self._written(sites, ids)
-        code = format_changed(self.context.index.source.text, code, self.context.settings.black)
+        source = self.context.index.source
+        if not source.is_notebook:  # its cells are formatted one by one, by who knows them
+            code = format_changed(source.text, code, self.context.settings.black)
         tree = check.parse(code)
         return None if tree is None or not check.compiles(tree) or self._unbound(code) else code
 

@@ -312,7 +312,7 @@ class Plan:
         """Tell the reader something about a node, once for each rule and place."""
         span = self.index.source.span(node)
         level = severity or rule.severity
-        found = Finding(rule.code, rule.name, level, message, span, advice, fixed)
+        found = Finding(rule.code, rule.name, level, message, span, advice, fixed, rule.once)
         if not any((f.code, f.span, f.message) == (found.code, span, message) for f in self.findings):
             self.findings.append(found)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import libcst as cst
 
 from xla_transforms.comments import lost
+from xla_transforms.edits import apply
 from xla_transforms.findings import Edit
-from xla_transforms.formatting import hunks
 from xla_transforms.plan import Conflict, Piece, Render, Site, line_extent
 from xla_transforms.scopes import ModuleIndex
 
@@ -182,24 +182,3 @@ def _belongs(site: Site, start: int, end: int) -> bool:
 
 def _writes(text: str) -> Callable[[Render], str]:
     return lambda render: text
-
-
-def apply(text: str, edits: Sequence[Edit], start: int = 0, end: int | None = None) -> str:
-    """The text between ``start`` and ``end`` with sorted, disjoint edits applied."""
-    pieces: list[str] = []
-    position = start
-    for edit in edits:
-        pieces += [text[position : edit.start], edit.text]
-        position = edit.end
-    pieces.append(text[position : len(text) if end is None else end])
-    return "".join(pieces)
-
-
-def line_edits(before: str, after: str) -> Iterator[Edit]:
-    """The edits, whole lines each, that turn one text into another."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    offsets = [0]
-    for line in old:
-        offsets.append(offsets[-1] + len(line))
-    for i1, i2, j1, j2 in hunks(old, new):
-        yield Edit(offsets[i1], offsets[i2], "".join(new[j1:j2]))

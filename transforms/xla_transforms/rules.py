@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.old_python import RULES as OLD_PYTHON
 
 SYNTAX = Rule(
     "XLA001",
@@ -44,7 +45,7 @@ FAULT = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT)
+ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT, *OLD_PYTHON)
 
 
 def all_rules() -> tuple[Rule, ...]:

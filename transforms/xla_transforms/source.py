@@ -20,6 +20,7 @@ from libcst._nodes.internal import CodegenState
 from xla_transforms.comments import comments
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Span
+from xla_transforms.old_python import advice
 
 
 class _PlaceRecorder(CodegenState):
@@ -87,6 +88,11 @@ class Source:
         self.text = text
         self.path = path
         self.module = _parse(text)
+
+    @property
+    def is_notebook(self) -> bool:
+        """Whether the text is that of a notebook's cells, one behind the other."""
+        return self.path.endswith(".ipynb")
 
     @property
     def newline(self) -> str:
@@ -226,14 +232,14 @@ def _parse(text: str) -> cst.Module:
     try:
         return cst.parse_module(body)
     except cst.ParserSyntaxError as error:
-        raise _syntax_error(body, error) from error
+        raise syntax_error(body, error) from error
     except RecursionError as error:
         raise SourceError("XLA003", "nested too deeply for the parser") from error
     except Exception as error:  # the native parser raises bare errors on text it cannot tokenise
-        raise _syntax_error(body, error) from error
+        raise syntax_error(body, error) from error
 
 
-def _syntax_error(text: str, error: Exception) -> SourceError:
+def syntax_error(text: str, error: Exception) -> SourceError:
     """The error with Python's own words and place, which are nearer to the mistake than the parser's."""
     try:
         with warnings.catch_warnings():
@@ -241,7 +247,8 @@ def _syntax_error(text: str, error: Exception) -> SourceError:
             ast.parse(text)
     except SyntaxError as own:
         line, column = own.lineno or text.count("\n", 0, text.find("\0")) + 1, own.offset or 1
-        return SourceError("XLA001", f"not Python 3: {own.msg}", max(line, 1), max(column, 1))
+        hint = advice(text, line, own.msg)
+        return SourceError("XLA001", f"not Python 3: {own.msg}", max(line, 1), max(column, 1), hint)
     except (ValueError, RecursionError, MemoryError):
         pass
     line, column = getattr(error, "raw_line", 1), getattr(error, "raw_column", 0) + 1

@@ -37,6 +37,8 @@ class _Command(click.Command):
 )
 @click.option("--output-format", type=click.Choice(list(FORMATS)), default="text")
 @click.option("--verified", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N")
+@click.option("--no-cache", is_flag=True)
 @click.option("-q", "--quiet", is_flag=True)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @click.version_option(package_name="xla-migrate", message="xla-migrate %(version)s")
@@ -54,6 +56,8 @@ def migrate(**given: Any) -> None:
         output_format=given["output_format"],
         quiet=given["quiet"],
         color=given["color"],
+        jobs=given["jobs"] or 0,
+        cache=not given["no_cache"],
         verified=_verified(given["verified"]),
     )
     _refuse(options)

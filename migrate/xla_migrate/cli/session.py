@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any, Literal, TextIO
 
 from xla_migrate import patch_paths
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, migrate
+from xla_migrate.documents import write as write_changed
 from xla_migrate.files import Content, FileProblem, default_mode, write
 from xla_migrate.releases import Choice, resolve
 from xla_migrate.reports import FOR_PEOPLE, report, summary
+from xla_migrate.reports.progress import Progress
 from xla_migrate.reports.run import Outline, Run
-from xla_migrate.reports.terminal import Line, Printer, shown
+from xla_migrate.reports.terminal import Line, Printer, count, shown
+from xla_migrate.work import Cache, How, default_folder
 from xla_transforms.findings import Severity
 from xla_transforms.settings import Distributed
+
+INTERRUPTED = 130
+"""The exit status where the user stopped the run: that of a shell for SIGINT."""
+
+_SEVERAL = 8
 
 
 class Mode(Enum):
@@ -51,6 +61,8 @@ class Options:
     output_format: str
     quiet: bool
     color: str
+    jobs: int = 0
+    cache: bool = True
     verified: Mapping[str, Any] | None = None
 
     @property
@@ -66,8 +78,11 @@ def run(options: Options) -> int:
     chosen = resolve(options.target, _named(options))
     options = replace(options, target=chosen.target)
     documents = [_from_stdin(options)] if options.from_stdin else gather(options.paths)
-    _migrate(documents, options)
-    _apply(documents, options)
+    try:
+        _migrate(documents, options)
+        _apply(documents, options)
+    except KeyboardInterrupt:
+        return _interrupted(documents, options)
     done = _run(documents, options, chosen)
     printer = Printer(sys.stderr, _coloured(sys.stderr, options))
     printer.print(line for document in documents for line in summary.failures(document))
@@ -104,7 +119,30 @@ def _migrate(documents: Sequence[Document], options: Options) -> None:
     from xla_transforms.engine import Settings
 
     black = black_settings(_named(options))
-    migrate(documents, Settings(options.target, options.syncfree, black, options.distributed))
+    cache = Cache(default_folder()) if options.cache and not options.from_stdin else None
+    how = How(options.jobs, cache, partial(_progress, options))
+    migrate(documents, Settings(options.target, options.syncfree, black, options.distributed), how)
+
+
+@contextmanager
+def _progress(options: Options, programs: int) -> Iterator[Callable[[], object]]:
+    """Shows on a terminal how many programs are done, where there are several."""
+    if programs < _SEVERAL or options.quiet or not is_terminal(sys.stderr):
+        yield lambda: None
+        return
+    with Progress(sys.stderr, noun="program", passing=True) as progress:
+        progress.start("migrating", programs)
+        yield progress.advance
+
+
+def _interrupted(documents: Sequence[Document], options: Options) -> int:
+    """Say what was written before the user stopped the run, and give the exit status of an interruption."""
+    written = [document for document in documents if document.written]
+    lines: list[Line] = [[(shown(document.path), "bold"), (": migrated", "")] for document in written]
+    ending = f"{count(len(written), 'file')} written, each whole" if written else "nothing was written"
+    lines.append([("interrupted: ", "bold red"), (ending, "")])
+    Printer(sys.stderr, _coloured(sys.stderr, options)).print(lines)
+    return INTERRUPTED
 
 
 def _named(options: Options) -> Sequence[str]:
@@ -113,12 +151,12 @@ def _named(options: Options) -> Sequence[str]:
 
 
 def _apply(documents: Sequence[Document], options: Options) -> None:
+    if options.mode is Mode.INPLACE:
+        write_changed(documents)
     for document in documents:
         if document.failed:
             continue
-        if options.mode is Mode.INPLACE and document.changed:
-            document.write()
-        elif options.mode is Mode.OUTPUT:
+        if options.mode is Mode.OUTPUT:
             _write_output(document, options)
         elif options.mode is Mode.STDOUT:
             document.written = True

@@ -4,12 +4,12 @@ HELP = """\
 Usage: xla-migrate [OPTIONS] PATHS...
        xla-migrate COMMAND ...
 
-Turn native PyTorch (CUDA) training scripts into PyTorch/XLA scripts.
+Turn native PyTorch (CUDA) training scripts and notebooks into PyTorch/XLA.
 
 Without an option the changes and findings are shown and nothing is written.
-PATHS are files or directories (walked for *.py as git sees them); all of them
-are analysed as one program. "-" reads one script from standard input and
-writes the migrated script to standard output.
+PATHS are files or directories (walked for *.py and *.ipynb as git sees them);
+all of them are analysed as one program. "-" reads one script from standard
+input and writes the migrated script to standard output.
 
 What to do with the changes:
   --inplace                Write the changed files back.
@@ -29,6 +29,12 @@ How to migrate:
                            Train in replicas, one for each device, or on one
                            device.  [default: as the script did]
   --stdin-filename PATH    The name of the script read from standard input.
+
+How to work:
+  --jobs N                 Share the work among N processes.  [default: as many
+                           as there are processors, where that pays]
+  --no-cache               Neither use nor keep what earlier runs found (in
+                           XLA_MIGRATE_CACHE_DIR, or the user's cache).
 
 How to report:
   --fail-on SEVERITY       Exit with 1 where findings of this severity are
@@ -64,4 +70,5 @@ Exit status:
   1  changes pending, or findings left at or above --fail-on
   2  a wrong command line, or a file that could not be processed (the other
      files are done all the same)
+  130  interrupted (Ctrl-C): every file is as it was, or migrated
 """

@@ -24,9 +24,8 @@ def _lines(run: Run) -> Iterator[Line]:
         return
     for document in run.done:
         for finding in document.findings:
-            place = run.place(document, finding.span)
             yield [
-                (f"{shown(run.name(document))}:{place.line}:{place.column}: ", "bold"),
+                (f"{shown(run.name(document))}:{run.where(document, finding.span)}: ", "bold"),
                 (finding.severity.label, summary.STYLES[finding.severity]),
                 (f" {finding.code} {shown(finding.message)}", ""),
                 (" (done)" if finding.fixed else "", "green"),

@@ -74,7 +74,7 @@ def _by_severity(run: Run) -> list[tuple[Document, Finding]]:
 def _finding(run: Run, document: Document, finding: Finding, anchors: Mapping[str, str]) -> Fields:
     place = run.place(document, finding.span)
     return {
-        "place": f"{run.path(document)}:{place.line}:{place.column}",
+        "place": f"{run.path(document)}:{run.where(document, finding.span)}",
         "anchor": anchors.get(document.path),
         "severity": finding.severity.label,
         "code": finding.code,

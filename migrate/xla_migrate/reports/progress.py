@@ -16,22 +16,25 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """A context manager around the stages of a verification.
+    """A context manager around the stages of a run.
 
-    ``start`` begins a stage and ends the one before; ``advance`` adds steps to it. ``stream`` is
-    standard error by default. rich is imported only for a terminal that can move its cursor.
+    ``start`` begins a stage and ends the one before; ``advance`` adds steps to it, or what ``noun`` says.
+    ``stream`` is standard error by default. rich is imported only for a terminal that can move its cursor;
+    ``passing`` bars go at the end.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, *, quiet: bool = False, noun: str = "step", passing: bool = False
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._quiet = quiet
+        self._quiet, self._noun, self._passing = quiet, noun, passing
         self._bars: Bars | None = None
         self._task: TaskID | None = None
         self._stage, self._steps, self._began = "", 0, 0.0
 
     def __enter__(self) -> Progress:
         if not self._quiet and self._stream.isatty() and os.environ.get("TERM") != "dumb":
-            self._bars = _bars(self._stream)
+            self._bars = _bars(self._stream, self._passing)
             self._bars.start()
         return self
 
@@ -60,7 +63,7 @@ class Progress:
         """So many more steps are done."""
         self._steps += steps
         if self._bars is not None and self._task is not None:
-            self._bars.update(self._task, advance=steps, steps=_told(self._steps))
+            self._bars.update(self._task, advance=steps, steps=self._told(self._steps))
 
     def done(self) -> None:
         """The stage is over, however many steps it had."""
@@ -68,12 +71,15 @@ class Progress:
             return
         if self._bars is not None and self._task is not None:
             total = max(self._steps, 1)
-            self._bars.update(self._task, total=total, completed=total, steps=_told(self._steps))
+            self._bars.update(self._task, total=total, completed=total, steps=self._told(self._steps))
         else:
             seconds = f"{time.monotonic() - self._began:.1f} s"
-            steps = f"{_told(self._steps)}, " if self._steps else ""
+            steps = f"{self._told(self._steps)}, " if self._steps else ""
             self._say(f"{self._stage}: done ({steps}{seconds})")
         self._stage, self._task = "", None
+
+    def _told(self, steps: int) -> str:
+        return f"1 {self._noun}" if steps == 1 else f"{steps:,} {self._noun}s" if steps else ""
 
     def _say(self, text: str) -> None:
         if not self._quiet:
@@ -81,11 +87,7 @@ class Progress:
             self._stream.flush()
 
 
-def _told(steps: int) -> str:
-    return "1 step" if steps == 1 else f"{steps:,} steps" if steps else ""
-
-
-def _bars(stream: TextIO) -> Bars:
+def _bars(stream: TextIO, passing: bool) -> Bars:
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
@@ -97,4 +99,5 @@ def _bars(stream: TextIO) -> Bars:
         TextColumn("{task.fields[steps]}", markup=False),
         TimeElapsedColumn(),
         console=Console(file=stream),
+        transient=passing,
     )

@@ -102,6 +102,15 @@ class Run:
         start, end = place_after(*parts, span.start), place_after(*parts, span.end)
         return Place(*start, *max(start, end))
 
+    def where(self, document: Document, span: Span) -> str:
+        """Line and column for people, in a notebook those in a cell: ``cell 3:5:1``."""
+        from xla_migrate.notebooks.showing import cell_place
+
+        written = document.written and document.changed
+        found = cell_place(document.outcome, span.start, migrated=written) if document.outcome else ""
+        place = self.place(document, span)
+        return found or f"{place.line}:{place.column}"
+
     def line(self, document: Document, place: Place) -> str:
         """The line that a place is in, without its end; empty where there is none."""
         lines = self._lines(document)

@@ -38,6 +38,8 @@ def failures(document: Document) -> Iterator[Line]:
         for finding in document.outcome.findings:
             place = f"{shown(document.path)}:{finding.span.line}:{finding.span.column}: "
             yield [("error: ", "bold red"), (place, "bold"), (shown(finding.message), "")]
+            if finding.advice:
+                yield [(f"    {shown(finding.advice)}", "dim")]
 
 
 def problem(failure: FileProblem) -> Line:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from xla_migrate.notebooks import NotebookOutcome
+from xla_migrate.notebooks.showing import differences
 from xla_migrate.reports import summary
 from xla_migrate.reports.terminal import Line, printed, shown
 from xla_transforms.findings import Finding
@@ -30,11 +32,17 @@ def report(run: Run) -> str:
 def _difference(run: Run, document: Document) -> Iterator[Line]:
     from xla_migrate.diff import text_diff
 
-    outcome = document.outcome
+    outcome, name = document.outcome, run.patch_name(document)
     if outcome is None:
         return
+    if isinstance(outcome, NotebookOutcome):
+        yield from chain.from_iterable(map(_coloured, differences(outcome, name)))
+    else:
+        yield from _coloured(text_diff(outcome.source, outcome.code, outcome.edits, name))
+
+
+def _coloured(diff: str) -> Iterator[Line]:
     heading = True
-    diff = text_diff(outcome.source, outcome.code, outcome.edits, run.patch_name(document))
     for text in diff.split("\n")[:-1]:
         heading = heading and not text.startswith("@@")
         styles = _DIFF_STYLES if heading else _DIFF_STYLES[2:]
@@ -64,7 +72,7 @@ def _kind(run: Run, document: Document, several: Sequence[Finding]) -> Iterator[
         (" (done)" if first.fixed else "", "green"),
     ]
     places = [run.place(document, finding.span) for finding in several]
-    names = [f"{shown(run.name(document))}:{place.line}:{place.column}" for place in places]
+    names = [f"{shown(run.name(document))}:{run.where(document, finding.span)}" for finding in several]
     width = max(map(len, names))
     for name, place in zip(names, places, strict=True):
         source = shown(_excerpt(run.line(document, place), place))

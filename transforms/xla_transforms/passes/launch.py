@@ -72,6 +72,8 @@ def _tell(context: Context) -> None:
     advice = context.target.to_start
     if blocking is None:
         advice = f"migrate the program that this belongs to as a whole, or {advice}"
+    elif context.index.source.is_notebook:
+        advice = "write it in a module that the notebook imports, or train on one device (--no-distributed)"
     elif blocking is not context.index:
         message = f"{message}, in {blocking.source.path}: this is left with it"
     context.plan.report(LEFT, place, message + _shared(context), advice)

@@ -18,6 +18,9 @@ from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, spawns
 from xla_transforms.scopes import ModuleIndex, parameters
 from xla_transforms.tree import walk
 
+# torch_xla.launch starts processes by multiprocessing's spawn (pytorch/xla v2.9.0, _internal/pjrt.py).
+_IN_NOTEBOOK = "the function that the processes run is a notebook's, from which they cannot import it"
+
 
 class Style(Enum):
     """How the processes of a native program come to be."""
@@ -121,7 +124,7 @@ class Starts:
         found: list[tuple[ModuleIndex | None, str]] = [(index, why) for index, why in launches if why]
         if not self.entries and (self.outside or not self.launches):
             return [*found, (None, "nothing is known to launch the processes: no script " + self._does)]
-        entries = [(e.index, e.obstacle or self._taken(e)) for e in self.entries]
+        entries = [(e.index, self._kept(e)) for e in self.entries]
         return [*found, *((index, why) for index, why in entries if why), *self._once]
 
     def _hindered(self, launch: Launch) -> str:
@@ -133,6 +136,8 @@ class Starts:
             line = index.source.span(launch.function).line
             name = launch.function.name.value
             return f"{name} (line {line}), run by the processes, stands in a function: it cannot be pickled"
+        if index.source.is_notebook:
+            return _IN_NOTEBOOK
         if launch.spawn.obstacle or not launch.spawn.copies:
             return launch.spawn.obstacle
         return inherited(self.roles, launch.spawn, launch.function, self.launching)
@@ -142,6 +147,10 @@ class Starts:
         if self.launches:
             return "starts them"
         return "joins a process group" if self.roles.program.replicated else "trains"
+
+    def _kept(self, entry: Entry) -> str:
+        """Why no function can be made of a script; empty where one can."""
+        return _IN_NOTEBOOK if entry.index.source.is_notebook else entry.obstacle or self._taken(entry)
 
     def _taken(self, entry: Entry) -> str:
         bound = self.outside in entry.index.scopes[entry.index.source.module].bindings
