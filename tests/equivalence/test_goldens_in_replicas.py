@@ -18,11 +18,16 @@ from xla_migrate.verify.verifying import Runs
 pytestmark = pytest.mark.slow
 
 CASES = [case for case in runnable_cases() if case.replicas > 1 and not case.distributed]
+RUNS = [(case, case.replicas) for case in CASES]
+AS_ONE = {"ddp_imagenet", "ddp_mp_spawn", "ddp_slurm", "ddp_torchrun"}  # one of each way to be launched
+RUNS += [(case, 1) for case in CASES if case.name in AS_ONE]
 ALONE = [case for case in runnable_cases() if case.distributed]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("case", "count"), RUNS, ids=[f"{case.name}-{count}" for case, count in RUNS])
+def test_replicas_train_as_the_native_ranks(
+    case: Case, count: int, runner: Runner, tmp_path: Path
+) -> None:
     migrated = tmp_path / "migrated.py"
     asked = True if case.distributed else "auto"
     migrated.write_text(migrate_source(case.native.read_text(), distributed=asked).code)
@@ -31,7 +36,7 @@ def test_replicas_train_as_the_native_ranks(case: Case, runner: Runner, tmp_path
         workdir = tmp_path / side
         workdir.mkdir()
         traces = record_replicas(
-            runner, script, side, workdir, case.replicas, argv=case.argv, timeout=120.0
+            runner, script, side, workdir, count, argv=case.argv, timeout=120.0
         )
         failures = [f"rank {trace.rank}: {trace.failure}" for trace in traces if trace.failure is not None]
         if failures:  # with the stacks of one that did not end

@@ -22,6 +22,23 @@ def test_an_assertion_that_does_not_hold_is_reported_with_its_line(record):
     assert trace.failure.frames[-1].endswith("script.py:2 in check: assert 1 + 1 == 3, 'sum'")
 
 
+def test_a_call_that_fails_below_the_hooks_ends_at_the_line_of_the_script(record):
+    trace = record("""
+        import torch
+        model = torch.nn.Linear(2, 3).cuda()
+        torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def train():
+            return model(torch.ones(2, 4, device="cuda"))
+
+        train()
+        """, "native")  # fmt: skip
+    assert trace.failure is not None
+    assert not [frame for frame in trace.failure.frames if "xla_migrate" in frame]
+    wanted = 'in train: return model(torch.ones(2, 4, device="cuda"))'
+    assert [frame for frame in trace.failure.frames if wanted in frame]
+
+
 def test_tensors_of_the_cpu_stay_what_they_are(succeed):
     succeed("""
         import torch

@@ -20,7 +20,7 @@ from xla_migrate.cli.verify import _page
 from xla_migrate.cli.verify import compare as compare_command
 from xla_migrate.cli.verify import record as record_command
 from xla_migrate.cli.verify import verify as verify_command
-from xla_migrate.verify import Failure, Step, Trace, judge
+from xla_migrate.verify import Failure, Step, Trace, failures, judge
 from xla_migrate.verify.failures import frames_of, unrecorded
 from xla_migrate.verify.processes import STACKS, UNWRITTEN
 from xla_migrate.verify.trace import Request, Sample
@@ -264,6 +264,14 @@ def test_the_stacks_of_a_hang_name_each_thread_the_main_one_first() -> None:
         "thread 2:", "pool.py:982 in run:", "helper.py:3 in work:",
     ]  # fmt: skip
     assert frames_of("nothing of the kind") == []
+
+
+@pytest.mark.parametrize("place", ["hooks.py", "cuda_stand_in/placement.py"])
+def test_the_stacks_of_a_hang_leave_out_the_frames_of_what_records(place: str) -> None:
+    own = Path(failures.__file__).parent / place
+    line = '  File "train.py", line 9'
+    dump = DUMP.replace(line, f'  File "{own}", line 4 in hooked\n{line}')
+    assert frames_of(dump) == frames_of(DUMP)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from xla_migrate.reports.terminal import shown
@@ -38,12 +37,7 @@ class Progress:
             self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *raised: object) -> None:
         if kind is None:
             self.done()
         self._stage = ""

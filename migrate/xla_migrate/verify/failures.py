@@ -13,7 +13,7 @@ from xla_migrate.verify.trace_file import STDERR, read_text
 
 KEPT = 6
 FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
-OWN = Path(__file__).parent
+OWN = Path(__file__).resolve().parent
 MEANINGS = {
     signal.SIGKILL: "memory may have run out",
     signal.SIGSEGV: "a crash in compiled code",
@@ -47,6 +47,11 @@ def _signal(number: int) -> str:
     return f"signal {number} ({known.name}{f': {meaning}' if meaning else ''})"
 
 
+def is_own(path: str) -> bool:
+    """Whether a file belongs to what records a run, of which a stack need not tell."""
+    return OWN in Path(path).resolve().parents
+
+
 def frames_of(dump: str) -> list[str]:
     """The stacks that ``faulthandler`` wrote, as a failure has them: the main thread first, the
     innermost frame last. Of each thread the last frames that are not this package's."""
@@ -68,6 +73,6 @@ def _heading(number: int) -> str:
 
 
 def _frame(path: str, line: str, name: str) -> str:
-    if Path(path).parent == OWN:
+    if is_own(path):
         return ""
     return f"{path}:{line} in {name}: {linecache.getline(path, int(line)).strip()}"

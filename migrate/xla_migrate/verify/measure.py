@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+CPU = torch.device("cpu")
 SAMPLED = 65_536
 """At most about so many elements of a batch enter its digest."""
 
@@ -31,23 +32,19 @@ def unwatched() -> Any:
     return switch()
 
 
-@untouched
-def norms(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """The 2-norms of tensors of one device, as one vector; None without tensors."""
-    values = [_plain(tensor) for tensor in tensors]
-    return torch.stack(torch._foreach_norm(values)) if values else None
+def norms(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The 2-norms of tensors. For ``untouched`` code."""
+    return torch._foreach_norm([_plain(tensor) for tensor in tensors]) if tensors else ()
 
 
-@untouched
-def digests(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """The sums of tensors under fixed weights, as one vector; None without tensors."""
+def digests(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The sums of tensors under fixed weights. For ``untouched`` code."""
     values = [_plain(tensor).reshape(-1) for tensor in tensors]
-    dots = [torch.dot(value, weights(value.numel(), str(value.device))) for value in values]
-    return torch.stack(dots) if dots else None
+    return [torch.dot(value, weights(value.numel(), value.device)) for value in values]
 
 
 @lru_cache(maxsize=512)
-def weights(count: int, device: str) -> torch.Tensor:
+def weights(count: int, device: torch.device) -> torch.Tensor:
     """Whole numbers from -5 to 5 in a fixed order, as float32."""
     numbers = (torch.arange(count, dtype=torch.int64) * 37) % 11 - 5
     return numbers.to(torch.float32).to(device)
@@ -57,7 +54,7 @@ def weights(count: int, device: str) -> torch.Tensor:
 def batch_digest(batch: object) -> float | None:
     """One number for the tensors of a batch on the host, None where it holds none."""
     parts = [_sampled(t) for t in _tensors(batch) if t.device.type == "cpu" and t.numel()]
-    return sum(float(torch.dot(p, weights(p.numel(), "cpu"))) for p in parts) if parts else None
+    return sum(float(torch.dot(p, weights(p.numel(), CPU))) for p in parts) if parts else None
 
 
 @untouched
@@ -73,12 +70,14 @@ def mean_square(output: object) -> tuple[torch.Tensor, int] | None:
 def perturb(parameter: torch.Tensor, size: float) -> None:
     """Change every element by a relative ``size`` or less, in a fixed pattern."""
     if parameter.is_floating_point():
-        pattern = weights(parameter.numel(), str(parameter.device)).reshape(parameter.shape) / 5
+        pattern = weights(parameter.numel(), parameter.device).reshape(parameter.shape) / 5
         parameter.mul_((1 + size * pattern).to(parameter.dtype))
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """A float32 tensor without graph: the values of a sparse one, both parts of a complex one."""
+    """A tensor as float32: the values of a sparse one, both parts of a complex one."""
+    if tensor.dtype == torch.float32 and tensor.layout == torch.strided:  # nearly every one
+        return tensor
     value = tensor.detach()
     if value.layout != torch.strided:
         value = value.coalesce().values() if value.layout == torch.sparse_coo else value.values()
@@ -89,7 +88,8 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def _sampled(tensor: torch.Tensor) -> torch.Tensor:
     value = _plain(tensor).reshape(-1)
-    return value[:: max(1, value.numel() // SAMPLED)]
+    every = value.numel() // SAMPLED
+    return value[::every] if every > 1 else value
 
 
 def _tensors(value: object) -> Iterable[torch.Tensor]:

@@ -11,6 +11,7 @@ answers whether the packages are there, after them that it is ready.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -23,7 +24,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from xla_migrate.verify import inside, processes
 from xla_migrate.verify.replica_runner import fork_all
@@ -33,10 +34,12 @@ from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, read_
 if TYPE_CHECKING:
     from xla_migrate.verify.replicas import Replica
 
+OURS = tuple(f"xla_migrate.verify.{name}" for name in ("script", "recorder", "host_rng"))
 PRELOADED = {
-    "native": ("torch", "torch._dynamo", "torch.utils.data", "torch.utils.checkpoint"),
+    "native": ("torch", "torch._dynamo", "torch.utils.data", "torch.utils.checkpoint",
+               *OURS, "xla_migrate.verify.cuda_stand_in"),
     "xla": ("torch", "torch._dynamo", "torch.utils.data", "torch_xla", "torch_xla.core.xla_model",
-            "torch_xla.debug.metrics", "torch_xla.distributed.parallel_loader"),
+            "torch_xla.debug.metrics", "torch_xla.distributed.parallel_loader", *OURS),
 }  # fmt: skip
 
 
@@ -285,24 +288,31 @@ def serve(side: str) -> None:
     os.dup2(2, 1)  # whatever an import prints must not look like a reply
     missing = [name for name in ("torch", "torch_xla") if name in PRELOADED[side] and not find_spec(name)]
     print(json.dumps({"missing": missing[0]} if missing else {}), file=replies, flush=True)
-    for name in PRELOADED[side]:
-        importlib.import_module(name)
+    preload(side)
     print("{}", file=replies, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         if isinstance(asked, list):  # the replicas of one run
             together = [Request(**one) for one in asked]
-            print(json.dumps({"status": fork_all(together, _child)}), file=replies, flush=True)
+            print(json.dumps({"status": fork_all(together, run_forked)}), file=replies, flush=True)
             continue
         request = Request(**asked)
         process = os.fork()
         if process == 0:
-            _child(request)
+            run_forked(request)
         status = processes.wait(process, request.timeout)
         print(json.dumps({"status": status}), file=replies, flush=True)
 
 
-def _child(request: Request) -> None:
+def preload(side: str) -> None:
+    """Import what every run of a side needs, before the first fork."""
+    for name in PRELOADED[side]:
+        importlib.import_module(name)
+    gc.freeze()  # no collection of a run need look through what the imports made
+
+
+def run_forked(request: Request) -> NoReturn:
+    """Record a run in this process, which was forked for it, and end it."""
     status = 1
     try:
         os.setsid()

@@ -64,8 +64,8 @@ class Recorder:
         self.models = Models(perturb)
         self.loading = Loading(lambda: self.backwards, values)
         self.order: list[str] = []
-        self._handles: list[tuple[list[int], Any, Any, Any]] = []
-        self._gradients: tuple[list[int], Any] | None = None
+        self._handles: list[tuple[list[int], torch.Tensor | None]] = []
+        self._gradients: tuple[list[int], Sequence[torch.Tensor]] | None = None
         self._evaluations: list[tuple[Evaluation, torch.Tensor]] = []
         self._start = time.perf_counter()
         self._last_inputs: tuple[weakref.ref[Any], Any, Any] | None = None
@@ -134,11 +134,13 @@ class Recorder:
         self._gradients = None if with_closure or not self.values else _gradients_of(optimizer)
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        seconds = time.perf_counter() - self._start
+        values = self._measured(optimizer) if self.values else {}
         step = Step(
             self.models.number_of(optimizer), self.backwards, order=self.order, draws=self.draws(),
-            seconds=time.perf_counter() - self._start,
+            seconds=seconds, **values,
         )  # fmt: skip
-        self.steps.append(self._measured(step, optimizer) if self.values else step)
+        self.steps.append(step)
         self.order = []
         self.observe("step")
         self.progress(len(self.steps))
@@ -146,15 +148,15 @@ class Recorder:
             raise EnoughSteps
 
     @measure.untouched
-    def _measured(self, step: Step, optimizer: Any) -> Step:
+    def _measured(self, optimizer: Any) -> dict[str, Any]:
         parameters = list(parameters_of(optimizer))
         reached, gradients = self._gradients or _gradients_of(optimizer)
-        self._handles.append((reached, measure.norms(parameters), measure.digests(parameters), gradients))
-        return replace(
-            step,
-            learning_rates=[float(group.get("lr", 0.0)) for group in optimizer.param_groups],
-            unreached=sorted(set(range(len(parameters))) - set(reached)),
-        )
+        values = [*measure.norms(parameters), *measure.digests(parameters), *gradients]
+        self._handles.append((reached, torch.stack(values) if values else None))
+        return {
+            "learning_rates": [float(group.get("lr", 0.0)) for group in optimizer.param_groups],
+            "unreached": sorted(set(range(len(parameters))) - set(reached)),
+        }
 
     def write_into(self, trace: Trace, materialise: Callable[[list[torch.Tensor]], None]) -> None:
         """Read all values, at the end; ``materialise`` computes pending tensors in one go."""
@@ -170,10 +172,10 @@ class Recorder:
         groups = [list(parameters_of(optimizer)) for optimizer in models.optimizers]
         states = [dict(models.state_of(module)) for module in models.outermost]
         pending = [t for t in self.losses if t is not None] + [value for _, value in self._evaluations]
-        pending += [t for _, *values in self._handles for t in values if t is not None]
+        pending += [values for _, values in self._handles if values is not None]
         pending += [t for group in groups for t in group] + [t for s in states for t in s.values()]
         materialise(pending)
-        trace.losses = [None if t is None else float(to_array(t)) for t in self.losses]
+        trace.losses = [None if t is None else float(t) for t in self.losses]
         trace.steps = [_read_step(s, *h) for s, h in zip(self.steps, self._handles, strict=True)]
         trace.evaluations = [replace(e, value=float(v) ** 0.5) for e, v in self._evaluations]
         trace.parameters = [[to_array(tensor) for tensor in group] for group in groups]
@@ -182,24 +184,26 @@ class Recorder:
 
 
 @measure.untouched
-def _gradients_of(optimizer: Any) -> tuple[list[int], Any]:
-    """The positions of parameters that have a gradient, and a handle on the norms of these."""
+def _gradients_of(optimizer: Any) -> tuple[list[int], Sequence[torch.Tensor]]:
+    """The positions of parameters that have a gradient, and the norms of these."""
     found = [(j, p.grad) for j, p in enumerate(parameters_of(optimizer)) if p.grad is not None]
     return [j for j, _ in found], measure.norms([gradient for _, gradient in found])
 
 
-def _read_step(step: Step, reached: list[int], norms: Any, digests: Any, gradients: Any) -> Step:
-    by_parameter = [0.0] * (0 if norms is None else len(norms))
-    for j, value in zip(reached, _floats(gradients), strict=True):
+def _read_step(step: Step, reached: list[int], values: torch.Tensor | None) -> Step:
+    numbers: list[float] = [] if values is None else values.tolist()
+    count = (len(numbers) - len(reached)) // 2
+    by_parameter = [0.0] * count
+    for j, value in zip(reached, numbers[2 * count :], strict=True):
         by_parameter[j] = value
     total = sum(value * value for value in by_parameter) ** 0.5 if reached else None
     return replace(
-        step, gradient_norm=total, norms=_floats(norms), digests=_floats(digests), gradients=by_parameter
+        step,
+        gradient_norm=total,
+        norms=numbers[:count],
+        digests=numbers[count : 2 * count],
+        gradients=by_parameter,
     )
-
-
-def _floats(vector: Any) -> list[float]:
-    return [] if vector is None else [float(value) for value in to_array(vector)]
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -214,6 +218,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
+@measure.untouched
 def _handle(loss: torch.Tensor) -> torch.Tensor | None:
     loss = getattr(loss, UNSCALED, loss)
     return loss.detach().clone() if loss.numel() == 1 else None

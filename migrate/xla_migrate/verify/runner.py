@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import IO, Any
 
 from xla_migrate.verify.failures import unrecorded
@@ -50,12 +49,7 @@ class Runner:
     def __enter__(self) -> Runner:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from xla_migrate.verify.failures import is_own
 from xla_migrate.verify.recorder import EnoughSteps
 from xla_migrate.verify.trace import Failure
 
@@ -40,7 +41,7 @@ def run_script(path: Path, argv: list[str]) -> Failure | None:
 def failure_of(problem: BaseException, script: Path) -> Failure:
     """The exception with its last frames, among them the innermost one of the script itself."""
     every = traceback.extract_tb(problem.__traceback__)
-    frames = [frame for frame in every if frame.filename != __file__]
+    frames = [frame for frame in every if not is_own(frame.filename)]
     own = [frame for frame in frames if frame.filename == str(script)][-1:]
     last = frames[-FRAMES_KEPT:]
     kept = last if not own or own[0] in last else own + last[1:]

@@ -6,7 +6,6 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -53,8 +52,9 @@ def save(trace: Trace, path: Path) -> None:
     summary = {name: value for name, value in vars(trace).items() if name not in apart}
     summary["modules"] = [list(module) for module in trace.modules]
     summary["parameters"] = [len(group) for group in trace.parameters]
-    text = json.dumps({"version": VERSION, **summary}, default=asdict, indent=1)
-    with Replacing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+    text = json.dumps({"version": VERSION, **summary}, default=vars)
+    packed: Any = {"compression": zipfile.ZIP_DEFLATED, "compresslevel": 1}  # numbers hardly shrink
+    with Replacing(path) as stream, zipfile.ZipFile(stream, "w", **packed) as archive:
         archive.writestr(SUMMARY, text)
         for name in STREAMS:
             archive.writestr(f"{name}.txt", getattr(trace, name))

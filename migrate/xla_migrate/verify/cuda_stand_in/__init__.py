@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from xla_migrate.verify.cuda_stand_in import amp, cuda_module, group_ends, idle, substitutes
+from xla_migrate.verify.cuda_stand_in import amp, cuda_module, group_ends, outside, substitutes
 from xla_migrate.verify.cuda_stand_in.placement import CudaOnCpu
 
 __all__ = ["install"]
@@ -23,7 +23,7 @@ def install() -> Any:
     cuda_module.install()
     amp.install()
     substitutes.install()
-    idle.install()
+    outside.install()
     group_ends.install()
     mode: Any = CudaOnCpu()
     mode.__enter__()

@@ -14,15 +14,15 @@ import torch
 import torch.utils._device as default_device
 from torch.overrides import TorchFunctionMode
 
-from xla_migrate.verify.cuda_stand_in.idle import is_idle
 from xla_migrate.verify.cuda_stand_in.storages import (
     CUDA,
-    any_placed,
+    is_idle,
     is_placed,
     mark,
     names_cuda,
     settle,
     share_memory,
+    sort_out,
     tensors_in,
 )
 
@@ -39,14 +39,13 @@ class CudaOnCpu(TorchFunctionMode):
         handler = HANDLERS.get(func)
         if handler is not None:
             return handler(*args, **(kwargs or {}))
-        if not kwargs:
-            if is_idle():
-                return func(*args)
-            return _without_options(func, args)
-        kwargs = dict(kwargs)
-        if kwargs.get("pin_memory"):
-            kwargs["pin_memory"] = False
-        return _on_cpu(func, args, kwargs)
+        if not kwargs:  # nearly every call of a script comes by here
+            result = func(*args)
+        elif kwargs.get("device") is not None or kwargs.get("pin_memory"):
+            return _placed_by_option(func, args, dict(kwargs))
+        else:
+            result = func(*args, **kwargs)
+        return result if is_idle() else _marked(func, result, args, kwargs or {})
 
 
 def _backward(
@@ -61,25 +60,35 @@ def _backward(
         torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-def _without_options(func: Any, args: Any) -> Any:
-    """The usual case, in few steps: nearly every call of a script comes by here."""
-    if any_placed(args) or _made_on_default_cuda(func):
-        return _mark_results(func(*args), args, {}, copy=False)
-    return func(*args)
-
-
-def _on_cpu(func: Any, args: Any, kwargs: Arguments) -> Any:
-    device = kwargs.get("device")
-    if device is None:
-        on_cuda = _made_on_default_cuda(func) or any_placed(args) or any_placed(kwargs.values())
-    else:
-        on_cuda = names_cuda(device)
-    if on_cuda and device is not None:
-        kwargs["device"] = "cpu"
-    result = func(*args, **kwargs)
-    if on_cuda:
-        result = _mark_results(result, args, kwargs, copy=device is not None)
+def _marked(func: Any, result: Any, args: Any, kwargs: Arguments) -> Any:
+    """What a call made of tensors on the CUDA device is there, too. The result tells most cheaply
+    whether there is anything to do: most are numbers, views of what is marked, or arguments."""
+    if isinstance(result, torch.Tensor):
+        if is_placed(result):
+            return result
+        if args and is_placed(args[0]) and "out" not in kwargs:  # a view would be of the first argument
+            return mark(result)
+    elif not isinstance(result, (list, tuple, dict)) or isinstance(result, torch.Size):
+        return result
+    strangers: list[torch.Tensor] = []
+    placed = sort_out((args, kwargs), strangers)
+    if placed or _made_on_default_cuda(func):
+        for tensor in tensors_in(result):
+            if not any(tensor is one or share_memory(tensor, one) for one in strangers):
+                mark(tensor)
     return result
+
+
+def _placed_by_option(func: Any, args: Any, kwargs: Arguments) -> Any:
+    device = kwargs.get("device")
+    if kwargs.get("pin_memory"):
+        kwargs["pin_memory"] = False
+    if device is None:
+        return _marked(func, func(*args, **kwargs), args, kwargs)
+    if not names_cuda(device):
+        return func(*args, **kwargs)
+    kwargs["device"] = "cpu"
+    return _placed(func(*args, **kwargs), args, kwargs)
 
 
 def _made_on_default_cuda(func: Any) -> bool:
@@ -91,12 +100,12 @@ def _made_on_default_cuda(func: Any) -> bool:
     )
 
 
-def _mark_results(result: Any, args: Any, kwargs: Arguments, copy: bool) -> Any:
-    """Mark what a call returned, save for its own arguments and for views of tensors that live on
-    the CPU."""
-    given = list(tensors_in([args, kwargs]))
-    strangers = [tensor for tensor in given if not is_placed(tensor)]
-    if copy and isinstance(result, torch.Tensor):  # torch.as_tensor(on_cpu, device="cuda")
+def _placed(result: Any, args: Any, kwargs: Arguments) -> Any:
+    """What was made by ``device="cuda"``; of what lives on the CPU a copy, as of
+    ``torch.as_tensor(on_cpu, device="cuda")``."""
+    strangers: list[torch.Tensor] = []
+    sort_out((args, kwargs), strangers)
+    if isinstance(result, torch.Tensor):
         shared = any(share_memory(result, tensor) for tensor in strangers)
         shared = shared or any(hasattr(value, "__array_interface__") for value in args)
         return mark(result.clone() if shared else result)
@@ -164,4 +173,4 @@ HANDLERS: dict[Any, Handler] = {
     TENSOR.is_pinned: lambda tensor, *args, **kwargs: False,
 }
 """What the mode does for the calls that name, read or change a device; every other call goes
-through ``_on_cpu``."""
+through ``_marked``."""

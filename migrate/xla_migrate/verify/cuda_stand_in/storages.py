@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+import torch.utils._device as default_device
 
 CUDA = torch.device("cuda", 0)
 MARK = "_pretends_to_be_on_cuda"
+NUMBERS = frozenset((int, float, bool, type(None)))
 _in_use = False  # whether anything was ever marked
 
 
@@ -36,13 +38,18 @@ def storage_of(tensor: torch.Tensor) -> Any:
 
 def is_placed(value: object) -> bool:
     """Whether ``value`` is a tensor that pretends to be on the CUDA device."""
-    return isinstance(value, torch.Tensor) and hasattr(storage_of(value), MARK)
+    if not isinstance(value, torch.Tensor):
+        return False
+    try:
+        return hasattr(value.untyped_storage(), MARK)
+    except (NotImplementedError, RuntimeError):  # without a storage
+        return False
 
 
 def mark(tensor: torch.Tensor) -> torch.Tensor:
     """Let the storage of ``tensor``, and so every view of it, pretend to be on the CUDA device."""
     storage = storage_of(tensor)
-    if storage is not None and tensor.device.type == "cpu":
+    if storage is not None and tensor.is_cpu:
         mark_storage(storage)
     return tensor
 
@@ -68,27 +75,29 @@ def settle(result: torch.Tensor, source: torch.Tensor, on_cuda: bool) -> torch.T
     return mark(result) if on_cuda else result
 
 
-def is_unused() -> bool:
-    """Whether nothing was ever placed on the CUDA device: the script chose the CPU so far."""
-    return not _in_use
+def is_idle() -> bool:
+    """Whether nothing was ever placed on the CUDA device, nor is it the default: the script chose the CPU
+    so far."""
+    return not _in_use and default_device.CURRENT_DEVICE is None
 
 
-def any_placed(values: Iterable[object]) -> bool:
-    """Whether a tensor in nested containers pretends to be on the CUDA device."""
-    return _in_use and _holds_placed(values)
-
-
-def _holds_placed(values: Iterable[object]) -> bool:
+def sort_out(values: Iterable[object], strangers: list[torch.Tensor]) -> bool:
+    """Whether a tensor in nested containers pretends to be on the CUDA device; adds those to
+    ``strangers`` that do not."""
+    found = False
     for value in values:
+        if type(value) in NUMBERS:
+            continue
         if isinstance(value, torch.Tensor):
             if is_placed(value):
-                return True
+                found = True
+            else:
+                strangers.append(value)
         elif isinstance(value, (list, tuple)):
-            if _holds_placed(value):
-                return True
-        elif isinstance(value, dict) and _holds_placed(value.values()):
-            return True
-    return False
+            found |= sort_out(value, strangers)
+        elif isinstance(value, dict):
+            found |= sort_out(value.values(), strangers)
+    return found
 
 
 def tensors_in(value: object) -> Iterator[torch.Tensor]:
