@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xla_migrate import migration
 from xla_migrate.discovery import discover
 from xla_migrate.files import FILE_RULE, Content, FileProblem, read, replace, uninterrupted
+from xla_migrate.notebooks import is_notebook
 from xla_migrate.work import ALONE, How
 from xla_transforms.findings import Finding, Span
 
 if TYPE_CHECKING:
     from xla_transforms.engine import Outcome, Settings
+    from xla_transforms.mapping import ProjectMap
 
 START = Span(0, 0, 1, 1, 1, 1)
 
@@ -125,3 +127,12 @@ def write(documents: Sequence[Document]) -> None:
         with uninterrupted():
             for document in part:
                 document.write()
+
+
+def map_documents(documents: Iterable[Document], commands: Mapping[str, str]) -> ProjectMap:
+    """What the programs of the scripts that were read do; ``commands``: the functions of installed ones."""
+    from xla_transforms.engine import map_program
+
+    scripts = (d for d in documents if d.outcome is None and not is_notebook(d.path))
+    readable = [d for d in scripts if d.content is not None]
+    return map_program({d.path: d.content.data for d in readable if d.content}, commands=commands)

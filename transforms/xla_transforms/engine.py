@@ -19,7 +19,11 @@ from xla_transforms.outcome import Outcome
 from xla_transforms.rules import ENGINE_RULES
 from xla_transforms.settings import Settings
 
-__all__ = ["Outcome", "Settings", "migrate_bytes", "migrate_program"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xla_transforms.mapping import ProjectMap
+
+__all__ = ["Outcome", "Settings", "map_program", "migrate_bytes", "migrate_program"]
 
 _RELATED = re.compile(RELATED.pattern.encode(), re.IGNORECASE)
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
@@ -57,6 +61,32 @@ def migrate_program(
             outcomes.update(migrate_texts(texts, settings, failure, files.keys() - texts.keys()))
         outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
     return {path: outcomes[path] for path in files}
+
+
+def map_program(
+    files: Mapping[str, bytes], settings: Settings | None = None, commands: Mapping[str, str] | None = None
+) -> ProjectMap:
+    """Map what the programs of some modules do, by path. Never raises for what they hold.
+
+    ``commands`` are the functions (``package.module:main``) that a project's installed commands call.
+    """
+    from xla_transforms.pipeline import map_texts
+
+    texts: dict[str, tuple[str, bytes, str]] = {}
+    failed: dict[str, str] = {}
+    for path, data in files.items():
+        try:
+            text, encoding = decode(data)
+        except SourceError as error:
+            failed[path] = error.message
+            continue
+        if b"torch" in data or _RELATED.search(data):
+            texts[path] = (text, data, encoding)
+    with _no_collections():
+        project = map_texts(texts, settings or Settings(), failure, commands or {})
+    project.failed |= failed
+    project.others += [path for path in files if path not in texts and path not in failed]
+    return project
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
@@ -13,6 +13,7 @@ from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import FRAMEWORK, GPU, groups, module_name
+from xla_transforms.mapping import Mapper, ProjectMap
 from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
 from xla_transforms.plan import Conflict, Plan, Render, Site
@@ -39,15 +40,24 @@ def migrate_texts(
     ``others`` are the paths of the files beside them that have nothing to migrate.
     """
     batch = _Batch(texts, settings, failure)
-    paths: dict[str, str] = {}
-    for path in filter(batch.readable, texts):
-        # a.py and a/__init__.py have one name, which only one of them can keep
-        name = module_name(path)
-        paths[name if name not in paths else f"{name}:{path}"] = path
-    modules = {name: texts[path][0] for name, path in paths.items()}
-    for group in groups(modules, map(module_name, others)):
-        batch.migrate({name: paths[name] for name in group})
+    for group in batch.groups(others):
+        batch.migrate(group)
     return said_once({path: batch.outcomes[path] for path in texts})
+
+
+def map_texts(
+    texts: dict[str, tuple[str, bytes, str]],
+    settings: Settings,
+    failure: Failure,
+    commands: Mapping[str, str],
+) -> ProjectMap:
+    """Map decoded modules, those that import one another together; see ``engine.map_program``."""
+    batch, project = _Batch(texts, settings, failure), ProjectMap()
+    for group in batch.groups(()):
+        Mapper(batch.analysed(group), project, commands).run()
+    failed = ((path, outcome) for path, outcome in batch.outcomes.items() if outcome.failed)
+    project.failed = {path: outcome.findings[0].message for path, outcome in failed}
+    return project
 
 
 @dataclass
@@ -59,6 +69,17 @@ class _Batch:
     failure: Failure
     sources: dict[str, Source] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    def groups(self, others: Collection[str]) -> Iterator[dict[str, str]]:
+        """The programs, as paths by module name; ``others`` are files that are there, too."""
+        paths: dict[str, str] = {}
+        for path in filter(self.readable, self.texts):
+            # a.py and a/__init__.py have one name, which only one of them can keep
+            name = module_name(path)
+            paths[name if name not in paths else f"{name}:{path}"] = path
+        modules = {name: self.texts[path][0] for name, path in paths.items()}
+        for group in groups(modules, map(module_name, others)):
+            yield {name: paths[name] for name in group}
 
     def readable(self, path: str) -> bool:
         """Whether a module is Python; where it does not concern the tool Python's own parser may say so.
@@ -87,26 +108,22 @@ class _Batch:
                 text, data, encoding = self.texts[path]
                 self.outcomes[path] = Outcome(path, data, text, text, encoding)
             return
-        parsed = {name: path for name, path in group.items() if self._parsed(path)}
-        program = self._program(parsed)
+        roles = self.analysed(group)
+        program = roles.program
+        parsed = {name: path for name, path in group.items() if name in program.modules}
         scripts = self._apart(program)
         rest = {name: path for name, path in parsed.items() if name not in scripts}
         for script in scripts:
             whole = [index.name for index in program.reachable(program.modules[script])]
             shared = {name: path for name, path in rest.items() if name in whole}
-            self._write({script: parsed[script]}, shared)
-        self._write(rest, {}, program if not scripts else None)
+            self._write({script: parsed[script]}, shared, self.analysed({script: parsed[script], **shared}))
+        self._write(rest, {}, self.analysed(rest) if scripts else roles)
 
-    def _program(self, paths: dict[str, str]) -> Program:
-        return Program((name, self.sources[path]) for name, path in paths.items())
-
-    def _write(self, paths: dict[str, str], beside: dict[str, str], program: Program | None = None) -> None:
+    def _write(self, paths: dict[str, str], beside: dict[str, str], roles: Roles) -> None:
         """Migrate modules of one program, of which those ``beside`` them are another one's to write."""
-        program = program or self._program({**paths, **beside})
-        roles = self._roles(program)
         for name, path in paths.items():
             _, data, encoding = self.texts[path]
-            index = program.modules[name]
+            index = roles.program.modules[name]
             context = Context(index, roles, Plan(index), self.settings, tuple(beside.values()))
             self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
 
@@ -131,8 +148,12 @@ class _Batch:
         outside = target(self.settings.target).launcher_entry
         return Replicas(roles, self.settings.distributed, outside)
 
-    def _roles(self, program: Program) -> Roles:
-        """The analysis of a program; its processes stay several where they are to and can be started."""
+    def analysed(self, group: dict[str, str]) -> Roles:
+        """The analysis of a program, without the modules that cannot be parsed.
+
+        Its processes stay several where they are to and can be started.
+        """
+        program = Program((name, self.sources[path]) for name, path in group.items() if self._parsed(path))
         roles = Roles(program, replicated=False if self.settings.distributed is False else None)
         if roles.replicated and self._replicas(roles).obstacle:
             return Roles(program, replicated=False)

@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": "xla_migrate.cli.verify",
     "doctor": "xla_migrate.cli.doctor",
     "explain": "xla_migrate.cli.explain",
+    "map": "xla_migrate.cli.map",
     "record": "xla_migrate.cli.verify",
     "rules": "xla_migrate.cli.rules",
     "verify": "xla_migrate.cli.verify",

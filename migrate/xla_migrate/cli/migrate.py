@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from xla_migrate.cli.selection import Selection, selection_options
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
 from xla_migrate.releases import AUTO
@@ -23,7 +24,7 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, required=True)
+@selection_options
 @click.option("--inplace", is_flag=True)
 @click.option("--check", is_flag=True)
 @click.option("--diff", is_flag=True)
@@ -43,6 +44,7 @@ class _Command(click.Command):
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @click.version_option(package_name="xla-migrate", message="xla-migrate %(version)s")
 def migrate(**given: Any) -> None:
+    given["paths"] = Selection(given["paths"], given["module"], given["follow"]).paths
     mode = _mode(given)
     options = Options(
         paths=given["paths"],

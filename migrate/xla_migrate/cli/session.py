@@ -84,7 +84,7 @@ def run(options: Options) -> int:
     except KeyboardInterrupt:
         return _interrupted(documents, options)
     done = _run(documents, options, chosen)
-    printer = Printer(sys.stderr, _coloured(sys.stderr, options))
+    printer = Printer(sys.stderr, coloured(sys.stderr, options.color))
     printer.print(line for document in documents for line in summary.failures(document))
     try:
         _report(done, options)
@@ -141,7 +141,7 @@ def _interrupted(documents: Sequence[Document], options: Options) -> int:
     lines: list[Line] = [[(shown(document.path), "bold"), (": migrated", "")] for document in written]
     ending = f"{count(len(written), 'file')} written, each whole" if written else "nothing was written"
     lines.append([("interrupted: ", "bold red"), (ending, "")])
-    Printer(sys.stderr, _coloured(sys.stderr, options)).print(lines)
+    Printer(sys.stderr, coloured(sys.stderr, options.color)).print(lines)
     return INTERRUPTED
 
 
@@ -180,7 +180,7 @@ def _report(run: Run, options: Options) -> None:
         sys.stdout.buffer.writelines(_payload(run, options.mode))
         sys.stdout.buffer.flush()
     stream = sys.stderr if beside else sys.stdout
-    stream.write(report(options.output_format, replace(run, colour=_coloured(stream, options))))
+    stream.write(report(options.output_format, replace(run, colour=coloured(stream, options.color))))
 
 
 def _run(documents: Sequence[Document], options: Options, chosen: Choice) -> Run:
@@ -224,8 +224,9 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def _coloured(stream: TextIO, options: Options) -> bool:
-    if options.color == "auto":
+def coloured(stream: TextIO, color: str) -> bool:
+    """Whether a stream is written to in colour, ``color`` being auto, always or never."""
+    if color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return is_terminal(stream) and not plain
-    return options.color == "always"
+    return color == "always"

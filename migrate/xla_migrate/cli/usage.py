@@ -11,6 +11,11 @@ PATHS are files or directories (walked for *.py and *.ipynb as git sees them);
 all of them are analysed as one program. "-" reads one script from standard
 input and writes the migrated script to standard output.
 
+Which files:
+  -m MODULE                The file that "python -m MODULE" runs, with the
+                           files that it imports; in place of PATHS.
+  --follow                 PATHS with all files that they import, no others.
+
 What to do with the changes:
   --inplace                Write the changed files back.
   --check                  Show no diff, only say what would change.
@@ -54,6 +59,8 @@ How to report:
   -h, --help               Print this text.
 
 Commands:
+  map PATHS                Show what a project does: entries, loops, loaders,
+                           optimizers, steps, saves, and what stays unknown.
   doctor [PATH]            Check whether migrated code can run here.
   rules                    List the rules.
   explain RULE             Say what a rule does and why.

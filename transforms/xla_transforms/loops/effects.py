@@ -64,6 +64,9 @@ class Effects:
         for item in self.roles.facts(call.func):
             if item.kind is Kind.MODEL and not self._inside_model(call):
                 found |= Effect.FORWARD
+            elif item.kind is Kind.INSTANCE and isinstance(item.node, cst.ClassDef):
+                run = classes.find_method(self.roles, item.node, "__call__")
+                found |= self.of_function(run) if run is not None else Effect.NONE
             elif item.kind is Kind.FUNCTION and item.node is not None:
                 if not self._method_of_model(item.node):
                     found |= self.of_function(item.node)

@@ -7,6 +7,9 @@ by the returns of the function called. Where nothing is known the answer is ``UN
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
 import libcst as cst
 
 from xla_transforms.program import Program
@@ -17,6 +20,8 @@ from xla_transforms.scopes import Binding, How, ModuleIndex
 from xla_transforms.tree import walk
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
+
+Answer = TypeVar("Answer")
 
 
 class Roles:
@@ -32,6 +37,7 @@ class Roles:
         self._paths: dict[int, str] = {}
         self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
+        self._memory: dict[object, Any] = {}
         self._busy: set[object] = set()
         self._cut = False
 
@@ -155,6 +161,17 @@ class Roles:
     def element(self, node: cst.CSTNode, path: tuple[int | str, ...]) -> Facts:
         """What iterating over an expression gives, led through tuple unpacking by ``path``."""
         return structure.iterated(self, node, path)
+
+    def remembered(self, key: object, answer: Callable[[], Answer]) -> Answer:
+        """The answer to a question, kept unless one that is open further out had a part in it."""
+        if key in self._memory:
+            return cast("Answer", self._memory[key])
+        outer_cut, self._cut = self._cut, False
+        found = answer()
+        if not self._cut:
+            self._memory[key] = found
+        self._cut = self._cut or outer_cut
+        return found
 
     def guarded(self, key: object) -> Guard:
         """Marks a question as being asked; gives ``False`` where it is being asked already."""

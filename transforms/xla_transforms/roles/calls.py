@@ -218,14 +218,18 @@ def returns(roles: Roles, function: cst.CSTNode) -> Facts:
 
 def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
     """The calls of a function of the program, each with how many parameters ``self`` takes."""
+    return roles.remembered(("callers", id(function)), lambda: _callers(roles, function))
+
+
+def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
     name = function.name.value
     owner = roles.index(function).class_of(function)
     direct = isinstance(owner, cst.ClassDef)
     names = [name]
     if name == "__init__" and owner is not None:
-        names = [owner.name.value, *(_subclass_names(roles, owner))]
+        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner))]
     found = []
-    named = [c for n in names for c in roles.program.calls.get(n, ())]
+    named = [c for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ())]
     for candidate in dict.fromkeys([*named, *(roles.program.handed if _handed_on(roles, function) else ())]):
         for item in roles.facts(candidate.func):
             hit = item.node is function or (name == "__init__" and item.kind is Kind.CLASS)
@@ -241,15 +245,6 @@ def _handed_on(roles: Roles, function: cst.FunctionDef) -> bool:
     modules = roles.program.modules.values()
     places = (roles.index(n).parent(n) for index in modules for n in index.named(function.name.value))
     return any(isinstance(place, (cst.Arg, cst.Element)) for place in places)
-
-
-def _subclass_names(roles: Roles, owner: cst.ClassDef) -> list[str]:
-    every = [c for index in roles.program.modules.values() for c in index.all(cst.ClassDef)]
-    return [
-        c.name.value
-        for c in every
-        if isinstance(c, cst.ClassDef) and c is not owner and owner in classes.lineage(roles, c)
-    ]
 
 
 def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:

@@ -39,6 +39,12 @@ def role_of(roles: Roles, node: cst.ClassDef) -> Kind | None:
 
 def bases(roles: Roles, node: cst.ClassDef, depth: int = 0) -> list[cst.ClassDef | str]:
     """All bases, nearest first: classes of the program as nodes, others as dotted paths."""
+    if depth:
+        return _bases(roles, node, depth)
+    return roles.remembered(("bases", id(node)), lambda: _bases(roles, node, 0))
+
+
+def _bases(roles: Roles, node: cst.ClassDef, depth: int) -> list[cst.ClassDef | str]:
     found: list[cst.ClassDef | str] = []
     for arg in node.bases:
         base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
@@ -48,6 +54,21 @@ def bases(roles: Roles, node: cst.ClassDef, depth: int = 0) -> list[cst.ClassDef
             elif isinstance(item.node, cst.ClassDef) and item.kind is Kind.CLASS and depth < 8:
                 found.append(item.node)
                 found.extend(bases(roles, item.node, depth + 1))
+    return found
+
+
+def subclasses(roles: Roles, node: cst.ClassDef) -> list[cst.ClassDef]:
+    """The classes of the program that inherit from one, directly or not."""
+    return roles.remembered("subclasses", lambda: _subclasses(roles)).get(node, [])
+
+
+def _subclasses(roles: Roles) -> dict[cst.ClassDef, list[cst.ClassDef]]:
+    found: dict[cst.ClassDef, list[cst.ClassDef]] = {}
+    for index in roles.program.modules.values():
+        for node in index.all(cst.ClassDef):
+            assert isinstance(node, cst.ClassDef)
+            for base in lineage(roles, node)[1:]:
+                found.setdefault(base, []).append(node)
     return found
 
 

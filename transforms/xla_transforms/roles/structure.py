@@ -99,7 +99,7 @@ def iterated(roles: Roles, node: cst.CSTNode, path: Path) -> Facts:
             return fact(Kind.NUMBER) if path[0] == 0 else iterated(roles, node.args[0].value, rest)
         if name == "zip" and path and isinstance(path[0], int) and path[0] < len(node.args):
             return iterated(roles, node.args[path[0]].value, path[1:])
-        if name in ("range", "tqdm.trange"):
+        if name in ("range", "tqdm.trange", "itertools.count"):
             return fact(Kind.NUMBER)
         if is_wrapper(roles, node):
             return iterated(roles, node.args[0].value, path)
