@@ -5,8 +5,8 @@ import torch.nn as nn
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
-from apex import amp
 from torch.utils.data import DataLoader, TensorDataset
+from torch_xla.amp import syncfree
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--opt-level", default="O1")
@@ -24,19 +24,22 @@ loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
 loader = pl.MpDeviceLoader(loader, device)
 
 model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2)).to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
-model, optimizer = amp.initialize(
-    model, optimizer, opt_level=args.opt_level, loss_scale=args.loss_scale
-)
+optimizer = syncfree.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
 criterion = nn.CrossEntropyLoss()
 
 for epoch in range(args.epochs):
     for step, batch in enumerate(loader):
         x, y = tuple(batch)
-        loss = criterion(model(x), y)
-        with amp.scale_loss(loss, optimizer) as scaled_loss:
-            scaled_loss.backward()
-        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), args.max_grad_norm)
+        with torch.autocast(
+            "xla", dtype=torch.bfloat16, enabled=args.opt_level != "O0"
+        ):
+            loss = criterion(model(x), y)
+        loss.backward()
+        xm.reduce_gradients(optimizer)
+        torch.nn.utils.clip_grad_norm_(
+            [p for group in optimizer.param_groups for p in group["params"]],
+            args.max_grad_norm,
+        )
         optimizer.step()
         model.zero_grad()
         if step % 4 == 0:
@@ -45,4 +48,4 @@ for epoch in range(args.epochs):
                 print(epoch, step, loss.item())
 
             xm.add_step_closure(log_step, args=(epoch, step, loss))
-    xm.save({"model": model.state_dict(), "amp": amp.state_dict()}, "apex.pt")
+    xm.save({"model": model.state_dict()}, "apex.pt")

@@ -50,6 +50,18 @@ def test_tensors_of_the_cpu_stay_what_they_are(succeed):
         """)
 
 
+def test_what_is_computed_again_is_compared_with_what_was_saved(succeed):
+    succeed("""
+        import torch
+        from torch import nn
+        from torch.utils.checkpoint import checkpoint
+        block = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).cuda()
+        x = torch.ones(2, 4).cuda()
+        checkpoint(block, x, use_reentrant=False).sum().backward()
+        assert block[0].weight.grad.abs().sum() > 0
+        """)
+
+
 SPELLINGS = {
     "cuda method": "x.cuda()",
     "cuda method with index": "x.cuda(0, non_blocking=True)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import check_noop, check_transformed, findings
+from helpers import check_noop, check_transformed, findings, migrate
 
 PASSES = ("autocast", "autocast_functions")
 
@@ -200,3 +200,44 @@ def test_questions_about_the_state() -> None:
         """,
         *PASSES,
     )
+
+
+BLOCKS = """\
+import torch
+from torch.utils.checkpoint import checkpoint
+net = torch.nn.Linear(2, 2).cuda()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("torch.cuda.amp.autocast()", "dtype=torch.bfloat16, cache_enabled=False"),
+        ("torch.cuda.amp.autocast(enabled=on)", "dtype=torch.bfloat16, enabled=on, cache_enabled=False"),
+        ("torch.autocast('cuda')", "dtype=torch.bfloat16, cache_enabled=False"),
+        ("torch.autocast('cuda', dtype=torch.bfloat16)", "dtype=torch.bfloat16, cache_enabled=False"),
+    ],
+)
+def test_a_backward_pass_that_computes_blocks_again_under_autocast(given: str, written: str) -> None:
+    """Run on torch_xla 2.9: with the casts kept, the block's weights get no gradient."""
+    step = "    loss = checkpoint(net, x).sum()\n    loss.backward()\n"
+    for start in (f"with {given}:\n", f"context = {given}\nwith context:\n"):
+        outcome = migrate(BLOCKS + start + step, "autocast")
+        assert f'torch.autocast("xla", {written})' in outcome.data.decode()
+        assert [f.code for f in outcome.findings if f.code == "XLA309"] == ["XLA309"]
+
+
+def test_a_backward_pass_behind_autocast_computes_blocks_again_as_it_did() -> None:
+    step = "    loss = checkpoint(net, x).sum()\nloss.backward()\n"
+    text = migrate(BLOCKS + "with torch.autocast('cuda'):\n" + step, "autocast").data.decode()
+    assert "cache_enabled" not in text
+    without = BLOCKS.replace("from torch.utils.checkpoint", "from ours")
+    within = "with torch.autocast('cuda'):\n" + step.replace("\nloss", "\n    loss")
+    assert "cache_enabled" not in migrate(without + within, "autocast").data.decode()
+
+
+def test_casts_that_the_script_itself_keeps_are_told() -> None:
+    step = "    checkpoint(net, x).sum().backward()\n"
+    code = BLOCKS + "with torch.autocast('cuda', cache_enabled=True):\n" + step
+    assert findings(code, "autocast") == [("XLA309", 4)]
+    assert findings(code.replace("enabled=True", "enabled=False"), "autocast") == []

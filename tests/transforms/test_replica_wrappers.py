@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers import check_noop, findings, run_only
+from helpers import check_noop, findings, migrate, run_only
 from replicated import launched, spawned
 
 
@@ -41,3 +41,18 @@ def test_the_module_of_what_another_function_wraps() -> None:
 
 def test_a_wrapped_model_without_a_name_is_told() -> None:
     assert [code for code, _ in findings(spawned("use(DDP(Net()))"), "replica_wrappers")] == ["XLA143"]
+
+
+def test_a_model_in_one_wrapper_or_another_is_taken_out_once() -> None:
+    code = launched(
+        "model = torch.nn.Linear(2, 2).cuda()",
+        "if torch.cuda.device_count() > 8:",
+        "    model = torch.nn.DataParallel(model)",
+        "else:",
+        "    model = DDP(model)",
+        'core = model.module if hasattr(model, "module") else model',
+        "torch.save(core.state_dict(), path)",
+    )
+    outcome = migrate(code)
+    assert not outcome.failed
+    assert "    core = model\n    xm.save(core.state_dict(), path)\n" in outcome.data.decode()

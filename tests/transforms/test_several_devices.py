@@ -27,6 +27,8 @@ def test_a_sharded_model_is_left() -> None:
     code = "import torch\nfrom torch.distributed.fsdp import fully_shard\nmodel = fully_shard(net.cuda())\n"
     check_noop(code + LOOP)
     assert findings(code + LOOP) == [("XLA197", 2)]
+    (told,) = [f for f in migrate(code + LOOP).findings if f.code == "XLA197"]
+    assert "XlaFullyShardedDataParallel" in told.advice
 
 
 def test_workers_that_call_one_another_are_left() -> None:

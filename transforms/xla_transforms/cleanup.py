@@ -22,7 +22,7 @@ _REMOVABLE = (
     "torch.inference_mode",
     "torch.utils.checkpoint",
     "contextlib.nullcontext",
-    "apex.optimizers.FusedAdam",
+    "apex",
 )
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.apex import Amp
 from xla_transforms.frameworks import Frameworks
 from xla_transforms.loops import Loops
 from xla_transforms.loops.deferral import Deferral
@@ -58,6 +59,11 @@ class Context:
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
         return find_groups(self.roles)
+
+    @cached_property
+    def apex(self) -> Amp:
+        """The program's use of apex's mixed precision."""
+        return Amp(self.roles)
 
     @cached_property
     def replicas(self) -> Replicas:
@@ -120,7 +126,7 @@ class Context:
     def uses_amp(self) -> bool:
         """Whether the program computes under autocast or scales its loss."""
         paths = {self.roles.path(c.func) for c in self._calls("autocast", "GradScaler")}
-        return any(p.startswith("torch.") for p in paths)
+        return any(p.startswith("torch.") for p in paths) or self.apex.understood
 
     @cached_property
     def syncfree_twins(self) -> bool:

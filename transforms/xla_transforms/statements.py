@@ -140,6 +140,18 @@ def _past_comma(text: str, end: int) -> int:
     return len(text) - len(rest) + 1 if rest.startswith(",") else end
 
 
+def define(context: Context, change: Planned, lines: Sequence[str]) -> None:
+    """Write a function or class of the script's own below its imports."""
+    source, offset = context.index.source, context.plan.imports.end()
+    above = [s for s in source.module.body if source.line_end(source.offsets(s)[1]) == offset]
+    if above:
+        below = source.text[offset:].splitlines()
+        blank = next((number for number, line in enumerate(below) if line.strip()), 2)
+        change.after(above[0], "", "", *lines, *[""] * (2 - blank))
+    else:
+        change.before(source.module.body[0], *lines, "", "")
+
+
 def leave_with(context: Context, change: Planned, item: cst.WithItem) -> None:
     """Take one item out of its ``with`` statement, the statement itself where it was the only one.
 

@@ -41,8 +41,10 @@ def unwrap_modules(context: Context, wrappers: Wrappers, rule: Rule) -> None:
     """Write the model for every ``.module`` of what may be wrapped."""
     for node in context.index.attributed("module") if wrappers.calls else ():
         if context.plan.free(node) and wrappers.holds(node.value):
-            change = context.plan.change(rule, node, "the model is no longer wrapped")
             choice = context.index.parent(node)
+            if choice is not None and context.plan.claims(choice):  # of a model that has two wrappers
+                continue
+            change = context.plan.change(rule, node, "the model is no longer wrapped")
             if isinstance(choice, cst.IfExp) and _either(context, choice, node, wrappers):
                 change.replace(choice, "{0}", choice.orelse)
             else:

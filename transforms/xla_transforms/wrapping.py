@@ -55,7 +55,7 @@ class Wrapping:
         above = render((self.before, self.start)) if self.before < self.start else ""
         newline, unit = self.source.newline, self.source.indent
         kept, moved = self._parted(render)
-        body = _indented(moved.strip("\r\n") + newline, unit) if moved.strip() else ""
+        body = indented(moved.strip("\r\n") + newline, unit) if moved.strip() else ""
         if self.guard is not None:
             spoken = body.rstrip().rpartition(newline)[2].lstrip().startswith("#")
             body += (newline if body and not spoken else "") + _block(render(self.guard.body))
@@ -98,7 +98,7 @@ class Wrapping:
 
     def _shared(self, body: str) -> list[str]:
         """The names that the function binds and something else of the module uses, or binds too."""
-        tree = check.parse(f"def f():\n{_indented(body, ' ') if not body[:1].isspace() else body}")
+        tree = check.parse(f"def f():\n{indented(body, ' ') if not body[:1].isspace() else body}")
         if tree is None:
             return []
         bound = set(_own(tree.body[0].body))  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ def _own(body: Sequence[ast.AST]) -> Iterator[str]:
         stack.extend(ast.iter_child_nodes(node))
 
 
-def _indented(text: str, unit: str) -> str:
+def indented(text: str, unit: str) -> str:
     """The lines of a text one step to the right, those that begin within a string as they are."""
     lines = text.splitlines(keepends=True)
     inside = _in_strings(text)

@@ -58,6 +58,7 @@ class Recorder:
         self.observe = observe or (lambda event: None)
         self.progress = progress or (lambda steps: None)
         self.backwards = 0
+        self._in_backward = False
         self.dtype = "float32"
         self.losses: list[torch.Tensor | None] = []
         self.steps: list[Step] = []
@@ -89,8 +90,15 @@ class Recorder:
 
         @functools.wraps(backward)
         def watched(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            if self._in_backward:  # of a block that activation checkpointing computes again: no loss
+                backward(tensors, *args, **kwargs)
+                return
             self._loss_given(tensors)
-            backward(tensors, *args, **kwargs)
+            self._in_backward = True
+            try:
+                backward(tensors, *args, **kwargs)
+            finally:
+                self._in_backward = False
             self.observe("backward")
 
         setattr(torch.autograd, "backward", watched)  # noqa: B010

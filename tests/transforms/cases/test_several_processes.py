@@ -144,7 +144,8 @@ def test_a_conversion_to_synchronised_norms_goes_and_is_told() -> None:
     text = becomes(code).data.decode()
     assert "SyncBatchNorm" not in text
     assert "    xm.broadcast_master_param(net)\n" in text
-    says(code, f"XLA146 error: {SYNCED.strip()}")
+    sampled = "feed = DataLoader(ds, batch_size=4, sampler=DistributedSampler(ds), drop_last=True)"
+    says(code, f"XLA267 info: {sampled}", f"XLA146 error: {SYNCED.strip()}")
 
 
 SCHEDULES = (

@@ -15,6 +15,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
+from xla_transforms.recomputing import recomputed_in
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.roles.structure import at
@@ -55,7 +56,15 @@ ON_CUDA = Rule(
     "torch_xla.amp.autocast, which knows both, fails on a CPU and on most Trainium releases.",
     Severity.WARNING,
 )
-RULES = (AUTOCAST, DTYPE, UNSURE, UNREADABLE, ON_CUDA)
+UNCACHED = Rule(
+    "XLA309",
+    "autocast-around-recomputation",
+    "Autocast around a backward pass keeps no casts where blocks are computed again in it.",
+    "Re-entrant checkpointing first computes without gradients; the casts of weights that autocast keeps "
+    "have none, and the block would never be trained (run on torch_xla 2.9).",
+    Severity.ERROR,
+)
+RULES = (AUTOCAST, DTYPE, UNSURE, UNREADABLE, ON_CUDA, UNCACHED)
 
 _CUDA = frozenset({"torch.cuda.amp.autocast", "torch.cuda.amp.autocast_mode.autocast"})
 _ANY = frozenset({"torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"})
@@ -124,14 +133,27 @@ def _call(
         advice = f"call {context.target.autocast.shown()}({_shown(context)}) with its arguments written out"
         context.plan.report(UNREADABLE, call, "autocast is called with unpacked arguments", advice)
         return
+    more = _uncached(context, call, _given(args, "cache_enabled", 2 if for_cuda else 3))
     if not context.target.autocast_device:
         _as_cuda(context, call, callee, args, for_cuda=for_cuda)
         return
     if for_cuda:
-        _of_cuda(context, call, callee, args)
+        _of_cuda(context, call, callee, args, more)
     else:
-        _of_device(context, call, args)
+        _of_device(context, call, args, more)
     _remark(context, call)
+
+
+def _uncached(context: Context, call: cst.Call, kept: cst.Arg | None) -> str:
+    """What an autocast is told beside the rest where checkpointed blocks are computed again in it."""
+    if not recomputed_in(context, call) or getattr(kept and kept.value, "value", "") == "False":
+        return ""
+    message = "the backward pass in it computes checkpointed blocks again, with casts that have no gradient"
+    if context.target.autocast_device and kept is None:
+        context.plan.report(UNCACHED, call, f"{message}: none are kept", severity=Severity.INFO, fixed=True)
+        return ", cache_enabled=False"
+    context.plan.report(UNCACHED, call, message, "call backward() behind the autocast")
+    return ""
 
 
 def _shown(context: Context) -> str:
@@ -165,7 +187,9 @@ def _given(args: list[cst.Arg], name: str, position: int) -> cst.Arg | None:
     return named or (plain[position] if position < len(plain) else None)
 
 
-def _of_cuda(context: Context, call: cst.Call, callee: cst.CSTNode, args: list[cst.Arg]) -> None:
+def _of_cuda(
+    context: Context, call: cst.Call, callee: cst.CSTNode, args: list[cst.Arg], more: str
+) -> None:
     """``torch.cuda.amp.autocast(enabled, dtype, cache_enabled)``."""
     change = context.plan.change(AUTOCAST, call, "autocast for CUDA would do nothing to XLA tensors")
     name = change.spell(context.target.autocast)
@@ -177,14 +201,16 @@ def _of_cuda(context: Context, call: cst.Call, callee: cst.CSTNode, args: list[c
         _settle_dtype(context, change, named["dtype"].value)
     if not args:
         partial = callee is not call.func
+        head += more
         change.replace(callee, f"{name}, {head}") if partial else change.replace(call, f"{name}({head})")
         return
     change.replace(callee, name)
     for position, (key, arg) in enumerate(named.items()):
         prefix = f"{head}, " if position == 0 else ""
         keyword = "" if arg.keyword else f"{key}="
-        if prefix or keyword:
-            change.wrap(arg, f"{prefix}{keyword}{{0}}")
+        suffix = more if position + 1 == len(named) else ""
+        if prefix or keyword or suffix:
+            change.wrap(arg, f"{prefix}{keyword}{{0}}{suffix}")
 
 
 def _as_cuda(
@@ -202,7 +228,7 @@ def _as_cuda(
         change.drop(list(call.args), [device])
 
 
-def _of_device(context: Context, call: cst.Call, args: list[cst.Arg]) -> None:
+def _of_device(context: Context, call: cst.Call, args: list[cst.Arg], more: str) -> None:
     """``torch.autocast(device_type, dtype, enabled, cache_enabled)``."""
     device, dtype = _given(args, "device_type", 0), _given(args, "dtype", 1)
     change = context.plan.change(AUTOCAST, call, "autocast for CUDA would do nothing to XLA tensors")
@@ -211,6 +237,8 @@ def _of_device(context: Context, call: cst.Call, args: list[cst.Arg]) -> None:
         change.replace(device.value, f'"{context.target.autocast_device}"{added}')
     if dtype is not None:
         _settle_dtype(context, change, dtype.value)
+    if more:
+        change.wrap(args[-1], f"{{0}}{more}")
 
 
 def _dtype_text(context: Context, change: Planned) -> str:

@@ -13,7 +13,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.plan import Planned
-from xla_transforms.statements import bare, in_double_quotes, live_calls, migrating, path_of, reads_of
+from xla_transforms.statements import bare, define, in_double_quotes, live_calls, migrating, path_of, reads_of
 from xla_transforms.tree import string_value
 
 MEMORY = Rule(
@@ -148,12 +148,5 @@ def _define(context: Context, change: Planned) -> str:
     call = change.spell(context.target.memory_info)
     function = _FUNCTION_IN_KB if context.target.memory_in_kb else _FUNCTION
     text = function.format(name=name, indent=source.indent, call=call)
-    offset = context.plan.imports.end()
-    above = [s for s in source.module.body if source.line_end(source.offsets(s)[1]) == offset]
-    if above:
-        below = source.text[offset:].splitlines()
-        blank = next((number for number, line in enumerate(below) if line.strip()), 2)
-        change.after(above[0], "", "", *text.split("\n"), *[""] * (2 - blank))
-    else:
-        change.before(source.module.body[0], *text.split("\n"), "", "")
+    define(context, change, text.split("\n"))
     return name

@@ -65,6 +65,8 @@ def run(context: Context) -> None:
         package = _package(binding.name)
         if package is None or binding.statement in told or context.roles.dead(binding.statement):
             continue
+        if context.plan.taken(binding.statement):
+            continue
         if _replaced(context, binding):
             continue
         told.add(binding.statement)
@@ -85,7 +87,8 @@ def _replaced(context: Context, binding: Binding) -> bool:
     name = getattr(name, "name", name)
     uses = context.index.named(name.value) if isinstance(name, cst.Name) else []
     uses = [n for n in uses if not context.index.within(n, binding.statement)]
-    return binding.name.startswith("apex.optimizers.") and bool(uses) and all(map(context.plan.taken, uses))
+    ours = binding.name.partition(".")[0] == "apex"
+    return ours and bool(uses) and all(map(context.plan.taken, uses))
 
 
 def _package(path: str) -> str | None:

@@ -29,6 +29,13 @@ SHARDED = Rule(
 RULES = (SEVERAL, SHARDED)
 
 
+_FSDP = (
+    "wrap the model in torch_xla.distributed.fsdp.XlaFullyShardedDataParallel (auto_wrap_policy= of its own "
+    "wrap module, compute_dtype= for mixed precision), step by optimizer.step() and never xm.optimizer_step, "
+    "clip by model.clip_grad_norm_(), save model.state_dict() and model.get_shard_metadata() on each replica"
+)
+
+
 def run(context: Context) -> None:
     if not context.names_cuda:
         return
@@ -49,7 +56,8 @@ def _several(context: Context) -> None:
 def _sharded(context: Context) -> None:
     advice = "write it for torch_xla.distributed.fsdp or spmd, then migrate again"
     for path, binding in sharding(context.index)[:1]:
-        context.plan.report(SHARDED, binding.statement, f"{path} is made for several processes", advice)
+        told = _FSDP if ".fsdp" in path or path.endswith("fully_shard") else advice
+        context.plan.report(SHARDED, binding.statement, f"{path} is made for several processes", told)
         return
     modules = context.program.modules.values()
     if context.speaks_of_gpu and any(sharding(module) for module in modules):

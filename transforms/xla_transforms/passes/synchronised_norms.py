@@ -23,7 +23,11 @@ CONVERTED = Rule(
 )
 RULES = (CONVERTED,)
 
-_CONVERT = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
+_CONVERT = (
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.convert_syncbn_model",
+)
 _CLASSES = (
     "torch.nn.SyncBatchNorm", "torch.nn.modules.batchnorm.SyncBatchNorm", "apex.parallel.SyncBatchNorm",
 )  # fmt: skip
@@ -34,12 +38,12 @@ _ADVICE = (
 
 
 def run(context: Context) -> None:
-    if not context.distributed or context.already_xla:
+    if not context.uses_cuda or context.already_xla:
         return
     for call, path in live_calls(context):
-        if path in (_CONVERT, "torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm"):
+        if path in _CONVERT and (context.distributed or path.startswith("apex.")):
             _leave_out(context, call)
-        elif path in _CLASSES:
+        elif context.distributed and path in _CLASSES:
             context.plan.report(CONVERTED, call, "SyncBatchNorm does not run on an XLA device", _ADVICE)
 
 
@@ -53,5 +57,6 @@ def _leave_out(context: Context, call: cst.Call) -> None:
         change.remove(assign)
     else:
         change.replace(call, "{0}", model)
-    message = "batch norms see the batch of one replica: the statistics differ from those over all"
-    context.plan.report(CONVERTED, call, message, _ADVICE)
+    if context.distributed:
+        message = "batch norms see the batch of one replica: the statistics differ from those over all"
+        context.plan.report(CONVERTED, call, message, _ADVICE)

@@ -19,6 +19,7 @@ _PACKAGES = ("os.path.", "copy.", "math.", "time.", "datetime.", "collections.",
 _FUNCTIONS = frozenset(
     {
         "os.getcwd", "os.environ.get", "os.getenv", "json.dumps", "random.getstate", "numpy.random.get_state",
+        "apex.amp.state_dict",
         "numpy.mean", "numpy.array", "numpy.asarray", "dataclasses.asdict", "argparse.Namespace",
     }
 )  # fmt: skip

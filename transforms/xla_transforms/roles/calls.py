@@ -83,11 +83,21 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return roles.facts(node.args[0].value)
     if path in _AS_ITS_ARGUMENT and node.args:
         return roles.facts(node.args[0].value)
+    if path == "apex.amp.initialize":
+        found = initialized(node)
+        together = fact(Kind.SEQUENCE, "", cst.Tuple([cst.Element(value) for value in found]))
+        return roles.facts(found[0]) if len(found) == 1 else together
     if path in _CURRENT_DEVICE:
         return fact(Kind.DEVICE, "cuda")
     if path == "torch.utils.data.random_split":
         return fact(Kind.DATASET, path)
     return fact(kind, detail, node)
+
+
+def initialized(node: cst.Call) -> list[cst.BaseExpression]:
+    """What apex's ``initialize`` is given and gives back: the models, and the optimizers if there are any."""
+    given = [value_of(node, "models", 0), value_of(node, "optimizers", 1)]
+    return [v for v in given if v is not None and getattr(v, "value", "") != "None"]
 
 
 def _builtin(roles: Roles, node: cst.Call, name: str) -> Facts:

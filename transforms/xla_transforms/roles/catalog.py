@@ -107,7 +107,9 @@ DATA_PARALLEL = frozenset(
     }
 )  # fmt: skip
 DISTRIBUTED_DATA_PARALLEL = frozenset(
-    f"torch.nn.parallel.{module}DistributedDataParallel" for module in ("", "distributed.")
+    f"{package}.{module}DistributedDataParallel"
+    for package in ("torch.nn.parallel", "apex.parallel")
+    for module in ("", "distributed.")
 )
 
 BUILTIN_NUMBERS = frozenset({"len", "float", "int", "round", "id", "ord"})

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.attention
 import torch.utils._device as default_device
+import torch.utils.checkpoint
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -66,6 +67,7 @@ def install() -> None:
     _install_storages()
     _install_data_parallel()
     _without_pinning()
+    _compare_recomputed()
     for optimizer in _optimizers():
         _without_gpu_options(optimizer)
 
@@ -165,6 +167,23 @@ def _without_pinning() -> None:
         self.pin_memory = False
 
     setattr(DataLoader, "__init__", begin)  # noqa: B010
+
+
+def _compare_recomputed() -> None:
+    """Activation checkpointing compares what it computes again with what it saved, their devices too.
+
+    Tensors are saved in the midst of a call, where the mode is off, and computed again outside of one:
+    both are asked without it.
+    """
+    checks: Any = getattr(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", {})
+    for name, original in list(checks.items()):
+        checks[name] = functools.partial(_undisguised, original)
+
+
+def _undisguised(function: Any, tensor: torch.Tensor) -> Any:
+    disabled: Any = torch._C.DisableTorchFunction
+    with disabled():
+        return function(tensor)
 
 
 def _optimizers() -> list[Any]:

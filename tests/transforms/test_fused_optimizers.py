@@ -1,4 +1,4 @@
-"""apex's FusedAdam."""
+"""apex's fused optimizers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BODY = "net = torch.nn.Linear(1, 1).cuda()\n"
 def becomes(given: str, written: str, settings: Settings | None = None) -> None:
     code = f"{HEAD}{IMPORT}{BODY}optimizer = FusedAdam({given})\n"
     expected = f"{HEAD}{BODY}optimizer = {written}\n"
-    check_transformed(code, expected, "fused_adam", "syncfree", "packages", settings=settings)
-    assert findings(code, "fused_adam", "syncfree", "packages") == []
+    check_transformed(code, expected, "fused_optimizers", "syncfree", "packages", settings=settings)
+    assert findings(code, "fused_optimizers", "syncfree", "packages") == []
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def becomes(given: str, written: str, settings: Settings | None = None) -> None:
 )
 def test_what_is_not_understood_stays_with_its_findings(given: str) -> None:
     code = f"{HEAD}{IMPORT}{BODY}optimizer = FusedAdam({given})\n"
-    check_noop(code, "fused_adam", "syncfree", "packages")
-    assert findings(code, "fused_adam", "syncfree", "packages") == [("XLA951", 2), ("XLA405", 4)]
+    check_noop(code, "fused_optimizers", "syncfree", "packages")
+    assert findings(code, "fused_optimizers", "syncfree", "packages") == [("XLA951", 2), ("XLA405", 4)]
 
 
 def test_the_default_is_adamw_that_does_not_decay() -> None:
@@ -58,4 +58,4 @@ def test_what_torch_does_anyway_is_left_out() -> None:
 def test_other_names_of_the_package_are_still_told() -> None:
     code = f"{HEAD}from apex.optimizers import FusedAdam, FusedLAMB\n{BODY}a = FusedAdam(net.parameters())\n"
     code += "b = FusedLAMB(net.parameters())\n"
-    assert findings(code, "fused_adam", "syncfree", "packages") == [("XLA951", 2), ("XLA405", 5)]
+    assert findings(code, "fused_optimizers", "syncfree", "packages") == [("XLA951", 2), ("XLA405", 5)]
