@@ -143,10 +143,10 @@ class Layout:
 
 def main_guard(index: ModuleIndex) -> cst.If | None:
     """The first ``if __name__ == "__main__":`` of a module."""
-    return next((s for s in index.source.module.body if isinstance(s, cst.If) and _is_main_guard(s)), None)
+    return next((s for s in index.source.module.body if isinstance(s, cst.If) and is_main_guard(s)), None)
 
 
-def _is_main_guard(statement: cst.If) -> bool:
+def is_main_guard(statement: cst.If) -> bool:
     """``if __name__ == "__main__":``."""
     test = statement.test
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
