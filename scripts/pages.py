@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 from xla_migrate import migrate_source
 from xla_migrate.known_rules import known_rules
-from xla_transforms.findings import Rule
+from xla_migrate.reports.markdown import escaped
+from xla_migrate.rule_examples import Example, example, shown
+from xla_transforms.findings import Rule, Safety
 from xla_transforms.passes import PASSES
 from xla_transforms.targets import DEFAULT, TARGETS
 from xla_transforms.targets.base import Spelling, Target
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "docs" / "rules.md"
+RULE_PAGES = ROOT / "docs" / "rules"
+EXAMPLES = ROOT / "migrate" / "xla_migrate" / "examples"
 TARGETS_PAGE = ROOT / "docs" / "targets.md"
 SCHEMA = ROOT / "docs" / "report.schema.json"
 README = ROOT / "README.md"
@@ -39,24 +44,82 @@ _HEAD = """\
 
 <!-- Written by scripts/generate_docs from the rules in the code; do not edit. -->
 
-Every change and every finding names one of these rules. `xla-migrate explain CODE` prints the same text.
+Every change and every finding names one of these rules. `xla-migrate explain CODE` prints what its page says.
 *Severity* is that of the rule's findings, where a single finding is not given another one; it decides, with
 `--fail-on`, about the exit status. *Safety* tells what the rule's changes do: `safe` keeps the behaviour,
-`unsafe` may alter it, `display` is only shown.
+`unsafe` may alter it and waits for `--unsafe-fixes`, `display` changes nothing. *Effort* is what is left to
+do by hand: a line (`low`), a place in the script (`medium`), its design (`high`).
 """
 
 
 def rules_page() -> str:
-    """The whole page as markdown."""
-    homes = {rule.code: module.__name__.replace(".", "/") for module in PASSES for rule in module.RULES}
+    """The list of all rules as markdown."""
     sections: list[str] = [_HEAD]
     group = ""
     for rule in known_rules():
         if rule.code[3] != group:
             group = rule.code[3]
-            sections.append(f"## {_GROUPS[group]}\n")
-        sections.append(_section(rule, homes.get(rule.code, "")))
-    return "\n".join(sections)
+            sections.append(f"\n## {_GROUPS[group]}\n\n| rule | severity | safety | effort | |")
+            sections.append("| --- | --- | --- | --- | --- |")
+        facts = f"{rule.severity.label} | {rule.safety.value} | {rule.effort.value}"
+        link = f"[{rule.code} {rule.name}](rules/{rule.code}.md)"
+        sections.append(f"| {link} | {facts} | {rule.summary} |")
+    return "\n".join(sections) + "\n"
+
+
+def rule_page(rule: Rule) -> str:
+    """The page of one rule as markdown: what it does, why, its example for each target, links."""
+    homes = {rule.code: module.__name__.replace(".", "/") for module in PASSES for rule in module.RULES}
+    facts = [f"severity {rule.severity.label}", f"safety {rule.safety.value}", f"effort {rule.effort.value}"]
+    facts += [f"`transforms/{homes[rule.code]}.py`"] if rule.code in homes else []
+    parts = [f"# {rule.code} {rule.name}", _MADE, ", ".join(facts), rule.summary, rule.why]
+    parts += [f"Effect: {_SAFETY[rule.safety]}"]
+    given = example(rule.code)
+    if given is not None:
+        parts += ["## Example", f"```python\n{given.text}```", *_shown_targets(rule, given)]
+    links = _links(rule)
+    parts += ["## Links", "\n".join(f"- {link}" for link in links)] if links else []
+    return "\n\n".join(parts) + "\n"
+
+
+_MADE = "<!-- Written by scripts/generate_docs from the rule and its example; do not edit. -->"
+_SAFETY = {
+    Safety.SAFE: "its changes keep what the script trains, as far as XLA can.",
+    Safety.UNSAFE: "its changes may alter what the script does: they wait for `--unsafe-fixes`.",
+    Safety.DISPLAY: "it changes nothing itself; it tells what to do.",
+}
+
+
+def _shown_targets(rule: Rule, given: Example) -> Iterator[str]:
+    options = "with `--distributed`, " if given.distributed is True else ""
+    for one in shown(rule, given):
+        yield f"### {options}for {', '.join(one.targets)}"
+        if one.diff:
+            yield f"```diff\n{one.diff}```"
+        if one.told:
+            yield "\n".join(f"- {escaped(text)}" for text in one.told)
+
+
+def _links(rule: Rule) -> list[str]:
+    """The upstream pages that a rule names: issues, and releases of pytorch/xla."""
+    text = f"{rule.summary} {rule.why}"
+    issues = re.findall(r"\b([\w-]+/[\w.-]+)#(\d+)", text)
+    found = [f"[{repo}#{number}](https://github.com/{repo}/issues/{number})" for repo, number in issues]
+    releases = dict.fromkeys(re.findall(r"\bpytorch/xla (v\d+\.\d+(?:\.\d+)?)", text))
+    whole = [release if release.count(".") == 2 else f"{release}.0" for release in releases]
+    return found + [f"[pytorch/xla {r}](https://github.com/pytorch/xla/tree/{r})" for r in whole]
+
+
+def example_file(rule: Rule) -> str | None:
+    """The file of a rule's example with the targets for which it shows something."""
+    given = example(rule.code)
+    if given is None:
+        return None
+    speaking = {target for one in shown(rule, given) for target in one.targets}
+    options = ["--distributed"] if given.distributed is True else []
+    options += ["--target", given.target] if given.target != DEFAULT else []
+    head = f"# options: {' '.join(options)}\n" if options else ""
+    return f"{head}# targets: {' '.join(t for t in TARGETS if t in speaking)}\n{given.text}"
 
 
 def into_page(page: Path, marker: str, text: str) -> None:
@@ -144,9 +207,3 @@ def readme() -> str:
         return f"{opening}{native}{between}{migrate_source(native).code}{closing}"
 
     return _EXAMPLE.sub(current, README.read_text(), count=1)
-
-
-def _section(rule: Rule, home: str) -> str:
-    facts = [f"severity {rule.severity.label}", f"safety {rule.safety.value}"]
-    facts += [f"`transforms/{home}.py`"] if home else []
-    return f"### {rule.code} {rule.name}\n\n{', '.join(facts)}\n\n{rule.summary}\n\n{rule.why}\n"

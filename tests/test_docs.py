@@ -5,15 +5,63 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pages import README, RULES, SCHEMA, TARGETS_PAGE, readme, rules_page, schema_page, targets_page
+import pytest
+from pages import (
+    EXAMPLES,
+    README,
+    RULE_PAGES,
+    RULES,
+    SCHEMA,
+    TARGETS_PAGE,
+    example_file,
+    readme,
+    rule_page,
+    rules_page,
+    schema_page,
+    targets_page,
+)
 
+from xla_migrate.known_rules import known_rules
 from xla_migrate.reports import FORMATS
+from xla_migrate.rule_examples import example, shown
+from xla_transforms.findings import Rule
+from xla_transforms.passes import PASSES
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_page_of_the_rules_is_current() -> None:
     assert RULES.read_text() == rules_page(), "scripts/generate_docs writes it anew"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", known_rules(), ids=lambda rule: rule.code)
+def test_the_page_of_a_rule_and_its_example_are_current(rule: Rule) -> None:
+    page = (RULE_PAGES / f"{rule.code}.md").read_text()
+    assert page == rule_page(rule), "scripts/generate_docs writes it anew"
+    path = EXAMPLES / f"{rule.code}.txt"
+    assert (path.read_text() if path.exists() else None) == example_file(rule)
+
+
+def test_pages_and_examples_are_those_of_rules() -> None:
+    codes = {rule.code for rule in known_rules()}
+    assert {path.stem for path in RULE_PAGES.glob("*.md")} <= codes
+    assert {path.stem for path in EXAMPLES.glob("*.txt")} <= codes
+
+
+def test_nearly_every_rule_of_a_pass_has_an_example() -> None:
+    rules = [rule.code for module in PASSES for rule in module.RULES]
+    without = [code for code in rules if not (EXAMPLES / f"{code}.txt").exists()]
+    assert len(without) <= len(rules) / 20, f"write migrate/xla_migrate/examples/CODE.txt for {without}"
+
+
+@pytest.mark.parametrize("code", ["XLA104", "XLA132", "XLA311", "XLA501", "XLA702", "XLA811", "XLA901"])
+def test_an_example_shows_its_rule_for_the_targets_that_it_names(code: str) -> None:
+    rule = next(rule for rule in known_rules() if rule.code == code)
+    given = example(code)
+    assert given is not None
+    assert given.targets
+    assert {target for one in shown(rule, given) for target in one.targets} == set(given.targets)
 
 
 def test_the_page_of_the_targets_is_current() -> None:

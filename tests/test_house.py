@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from xla_migrate.known_rules import known_rules
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Safety
 from xla_transforms.passes import PASSES
 
 ROOT = Path(__file__).parents[1]
@@ -95,6 +95,25 @@ def test_a_pass_says_what_it_does_and_offers_its_rules(module: ast.Module) -> No
     assert module.RULES  # type: ignore[attr-defined]
     own = {value for value in vars(module).values() if isinstance(value, Rule)}
     assert own == set(module.RULES)  # type: ignore[attr-defined]
+
+
+def uses(module: ast.Module, name: str) -> set[str]:
+    """The methods that a module hands a rule to, as their first argument; "" where it is used otherwise."""
+    tree = ast.parse(Path(module.__file__).read_text())  # type: ignore[attr-defined]
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    handed = {id(call.args[0]): call.func.attr for call in calls if call.args}  # type: ignore[attr-defined]
+    listed = {id(entry) for n in ast.walk(tree) if isinstance(n, ast.Tuple) for entry in n.elts}
+    loads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return {handed.get(id(n), "") for n in loads if n.id == name and id(n) not in listed}
+
+
+@pytest.mark.parametrize("module", PASSES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_a_rule_that_only_tells_something_is_for_display_and_no_other(module: ast.Module) -> None:
+    for name, rule in vars(module).items():
+        if isinstance(rule, Rule) and name.isupper():
+            found = uses(module, name)
+            assert not (rule.safety is Safety.DISPLAY and "change" in found), name
+            assert rule.safety is Safety.DISPLAY or found != {"report"}, name
 
 
 def test_no_import_runs_upwards_between_the_floors() -> None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import io
 import os
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from xla_migrate import migration
+from xla_migrate.choosing import LeftOut, Policy, choose, tell
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, load, migrate
 from xla_migrate.documents import write as write_changed
 from xla_migrate.notebooks import is_notebook
 from xla_migrate.patch import Patch
+from xla_migrate.project import known
 from xla_migrate.releases import existing, resolve
 from xla_migrate.work import How
 from xla_transforms.engine import Outcome, Settings
@@ -40,6 +42,7 @@ class Result:
     ``code`` is the migrated text and ``data`` the same in the encoding of the file; both are the
     input where nothing changes. ``changes`` tells rule, message, safety and places of each change,
     ``findings`` what else the reader must know; lines and offsets are those of the input.
+    ``left_out`` are changes that were not made, with the reason.
     ``failed`` is true where the input could not be processed: a finding of severity ``ERROR`` then
     says why.
     """
@@ -51,6 +54,7 @@ class Result:
     findings: tuple[Finding, ...]
     patch: Patch
     failed: bool
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -65,6 +69,9 @@ def migrate_source(
     syncfree: Syncfree = "amp",
     distributed: Distributed = "auto",
     black: BlackSettings | None = _BLACK,
+    unsafe_fixes: bool = False,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
 ) -> Result:
     """Migrate one script given as text or as the bytes of its file; a notebook where ``path`` ends so.
 
@@ -73,18 +80,24 @@ def migrate_source(
     ``syncfree`` says where optimizers get their syncfree twins: under mixed precision, always or
     never; ``distributed`` whether the result trains in replicas, one for each device, by default where
     the script trained in several processes. Changed lines of a script that black would leave alone
-    under the settings ``black`` are formatted by black, with ``None`` never. Raises ``ValueError`` for
-    an unknown target.
+    under the settings ``black`` are formatted by black, with ``None`` never. Changes that may alter what
+    the script does are made with ``unsafe_fixes``; ``select`` (all by default) and ``ignore`` name rules as
+    the options of the command line do. Raises ``ValueError`` for an unknown target or rule.
     """
+    policy = _policy(unsafe_fixes, select, ignore)
     settings = _settings(target, existing(path), syncfree, distributed, black)
     if not isinstance(code, str):
-        return _result(migration.migrate({path: bytes(memoryview(code))}, settings).outcomes[path])
-    try:
-        encoding = "utf-8" if is_notebook(path) else _encoding(code)
-        outcome = migration.migrate({path: code.encode(encoding)}, settings).outcomes[path]
-    except UnicodeEncodeError as error:
-        outcome = _failed(path, _unencodable(code, error))
-    return _result(replace(outcome, source=code, code=code) if outcome.failed else outcome)
+        outcome = migration.migrate({path: bytes(memoryview(code))}, settings).outcomes[path]
+    else:
+        try:
+            encoding = "utf-8" if is_notebook(path) else _encoding(code)
+            outcome = migration.migrate({path: code.encode(encoding)}, settings).outcomes[path]
+        except UnicodeEncodeError as error:
+            outcome = _failed(path, _unencodable(code, error))
+        outcome = replace(outcome, source=code, code=code) if outcome.failed else outcome
+    document = Document(path, outcome=outcome)
+    _choose([document], policy)
+    return _document_result(document)
 
 
 def migrate_file(
@@ -95,6 +108,9 @@ def migrate_file(
     syncfree: Syncfree = "amp",
     distributed: Distributed = "auto",
     black: BlackSettings | None = None,
+    unsafe_fixes: bool = False,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
 ) -> Result:
     """Migrate one file, and with ``write=True`` put the result in its place.
 
@@ -102,8 +118,9 @@ def migrate_file(
     written gives a failed result.
     """
     name = os.fspath(path)
+    policy = _policy(unsafe_fixes, select, ignore)
     settings = _settings(target, [name], syncfree, distributed, black or black_settings([name]))
-    return _document_result(*_run([load(name)], settings, write))
+    return _document_result(*_run([load(name)], settings, policy, write))
 
 
 def migrate_project(
@@ -114,6 +131,9 @@ def migrate_project(
     syncfree: Syncfree = "amp",
     distributed: Distributed = "auto",
     black: BlackSettings | None = None,
+    unsafe_fixes: bool = False,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     jobs: int = 1,
 ) -> dict[str, Result]:
     """Migrate files and folders as one program, and with ``write=True`` put the results in place.
@@ -125,7 +145,8 @@ def migrate_project(
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     names = [os.fspath(path) for path in given]
     settings = _settings(target, names, syncfree, distributed, black or black_settings(names))
-    return {d.path: _document_result(d) for d in _run(gather(names), settings, write, jobs)}
+    policy = _policy(unsafe_fixes, select, ignore)
+    return {d.path: _document_result(d) for d in _run(gather(names), settings, policy, write, jobs)}
 
 
 def _settings(
@@ -140,8 +161,20 @@ def _settings(
     return Settings(chosen, syncfree, black, distributed)
 
 
-def _run(documents: list[Document], settings: Settings, write: bool, jobs: int = 1) -> list[Document]:
+def _policy(unsafe: bool, select: Sequence[str], ignore: Sequence[str]) -> Policy:
+    return Policy(known(select), known(ignore), unsafe=unsafe)
+
+
+def _choose(documents: list[Document], policy: Policy) -> None:
+    choose(documents, policy)
+    tell(documents, policy)
+
+
+def _run(
+    documents: list[Document], settings: Settings, policy: Policy, write: bool, jobs: int = 1
+) -> list[Document]:
     migrate(documents, settings, How(jobs))
+    _choose(documents, policy)
     if write:
         write_changed(documents)
     return documents
@@ -149,10 +182,7 @@ def _run(documents: list[Document], settings: Settings, write: bool, jobs: int =
 
 def _document_result(document: Document) -> Result:
     outcome = document.outcome or _failed(document.path)
-    return _result(replace(outcome, findings=document.findings, failed=document.failed))
-
-
-def _result(outcome: Outcome) -> Result:
+    outcome = replace(outcome, findings=document.findings, failed=document.failed)
     return Result(
         path=outcome.path,
         code=outcome.code,
@@ -161,6 +191,7 @@ def _result(outcome: Outcome) -> Result:
         findings=outcome.findings,
         patch=Patch(outcome),
         failed=outcome.failed,
+        left_out=document.left_out,
     )
 
 

@@ -32,17 +32,17 @@ class Discovered:
     problems: list[FileProblem] = field(default_factory=list)
 
 
-def discover(paths: Iterable[str]) -> Discovered:
+def discover(paths: Iterable[str], excluded: Callable[[str], bool] | None = None) -> Discovered:
     """Every named file, and below every named folder each file of interest that git would not ignore.
 
-    Left out below a folder: hidden folders, virtual environments, ``build``, ``node_modules``, and
-    links that lead out of the folder. A named file or folder is always taken.
+    Left out below a folder: hidden folders, virtual environments, ``build``, ``node_modules``, links that
+    lead out of the folder, and what is ``excluded``. A named file or folder is always taken.
     """
     found = Discovered()
     seen: set[str] = set()
     for path in paths:
         path = os.path.normpath(path) if path else path
-        names = _below(path, found.problems) if os.path.isdir(path) else [path]
+        names = _below(path, found.problems, excluded) if os.path.isdir(path) else [path]
         for name in names:
             real = os.path.realpath(name)
             if real not in seen:
@@ -56,9 +56,13 @@ def repository_root(folder: Path) -> Path | None:
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
 
 
-def _below(folder: str, problems: list[FileProblem]) -> list[str]:
+def _below(
+    folder: str, problems: list[FileProblem], excluded: Callable[[str], bool] | None
+) -> list[str]:
     earlier = len(problems)
     names = list(_walk(folder, os.path.realpath(folder), _rules_above(folder), problems))
+    if excluded is not None and names:
+        return [name for name in names if not excluded(name)]
     if all(map(is_launcher, names)) and len(problems) == earlier:
         problems.append(FileProblem(folder, "no Python files in this directory"))
     return names

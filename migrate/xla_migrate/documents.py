@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from xla_migrate.work import ALONE, How
 from xla_transforms.findings import Finding, Span
 
 if TYPE_CHECKING:
+    from xla_migrate.choosing import LeftOut
     from xla_transforms.engine import Outcome, Settings
     from xla_transforms.mapping import ProjectMap
 
@@ -26,7 +27,8 @@ class Document:
     """One file: what was read, what the engine made of it, and whether that was written.
 
     ``content`` is ``None`` where the file could not be read; ``problem`` is a failure to read or
-    write it. Documents of one ``part`` belong together by their imports.
+    write it. Documents of one ``part`` belong together by their imports. ``left_out`` are changes that
+    the engine would have made.
     """
 
     path: str
@@ -34,6 +36,7 @@ class Document:
     outcome: Outcome | None = None
     problem: FileProblem | None = None
     written: bool = False
+    left_out: tuple[LeftOut, ...] = ()
     part: int = -1
 
     @property
@@ -71,10 +74,11 @@ def file_finding(problem: FileProblem) -> Finding:
     return Finding(FILE_RULE.code, FILE_RULE.name, FILE_RULE.severity, problem.message, START)
 
 
-def gather(paths: Iterable[str]) -> list[Document]:
-    """Read all files that ``paths`` stand for; what cannot be read carries its problem."""
+def gather(paths: Iterable[str], excluded: Callable[[str], bool] | None = None) -> list[Document]:
+    """Read all files that ``paths`` stand for, but for those in their folders that are ``excluded``; what
+    cannot be read carries its problem."""
     paths = list(paths)
-    found = discover(paths)
+    found = discover(paths, excluded)
     named = set(map(os.path.normpath, paths))
     documents = [load(path) for path in found.files]
     documents += [d for d in map(_launcher, found.launchers) if d.findings or d.path in named]

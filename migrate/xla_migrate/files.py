@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Effort, Rule, Safety, Severity
 
 FILE_RULE = Rule(
     code="XLA005",
@@ -18,6 +18,8 @@ FILE_RULE = Rule(
     summary="A file could not be read or written.",
     why="It is missing, not permitted, changed meanwhile, or the disk is full; it stays as it was.",
     severity=Severity.ERROR,
+    safety=Safety.DISPLAY,
+    by_hand=Effort.LOW,
 )
 
 

@@ -31,7 +31,7 @@ class Runs:
     def __init__(self, case: Case, argv: list[str], runner: Runner, folder: Path) -> None:
         self.case, self.argv, self.runner, self.folder = case, argv, runner, folder
         self.migrated = folder / "migrated.py"
-        self.migrated.write_text(migrate_source(case.native.read_text()).code)
+        self.migrated.write_text(migrate_source(case.native.read_text(), unsafe_fixes=True).code)
         self.native = self.run(case.native, "native")
         self.values = self.run(self.migrated, "xla")
         self.counted = self.run(self.migrated, "xla", "count")

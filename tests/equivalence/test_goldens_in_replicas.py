@@ -30,7 +30,7 @@ def test_replicas_train_as_the_native_ranks(
 ) -> None:
     migrated = tmp_path / "migrated.py"
     asked = True if case.distributed else "auto"
-    migrated.write_text(migrate_source(case.native.read_text(), distributed=asked).code)
+    migrated.write_text(migrate_source(case.native.read_text(), distributed=asked, unsafe_fixes=True).code)
 
     def run(script, side):
         workdir = tmp_path / side
@@ -57,7 +57,7 @@ def test_replicas_train_as_the_native_ranks(
 @pytest.mark.parametrize("case", ALONE, ids=[case.name for case in ALONE])
 def test_replicas_train_as_one_process_on_all_their_batches(case: Case, runner: Runner) -> None:
     stages: list[str] = []
-    options = Options(timeout=120.0, replicas=case.replicas)
+    options = Options(timeout=120.0, replicas=case.replicas, unsafe_fixes=True)
     runs = Runs(runner, case.native, list(case.argv), options, lambda stage, steps: stages.append(stage))
     verdict = runs.verdict()
     assert verdict.outcome in (Outcome.EQUAL, Outcome.WITHIN), verdict.reason

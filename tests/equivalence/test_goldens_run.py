@@ -37,7 +37,7 @@ def runs(
     case: Case = request.param
     scripts = tmp_path_factory.mktemp("scripts")
     migrated = scripts / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text()).code)
+    migrated.write_text(migrate_source(case.native.read_text(), unsafe_fixes=True).code)
 
     def run(script: Path, side: str, mode: str = "values") -> Trace:
         workdir = tmp_path_factory.mktemp(f"{side}-{mode}")

@@ -76,7 +76,8 @@ def runs(
 ) -> Runs:
     case, name = request.param
     migrated = tmp_path_factory.mktemp("scripts") / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text(), target=TARGETS[name]).code)
+    result = migrate_source(case.native.read_text(), target=TARGETS[name], unsafe_fixes=True)
+    migrated.write_text(result.code)
     native = runner.record(case.native, "native", tmp_path_factory.mktemp("native"), argv=case.argv)
 
     def run(mode: str) -> Trace:
@@ -104,7 +105,8 @@ def test_what_a_launcher_calls_trains_on_one_device(
 ) -> None:
     monkeypatch.setenv("GPU_NUM_DEVICES", "1")
     migrated = tmp_path / "migrated.py"
-    migrated.write_text(migrate_source(case.native.read_text(), target="sagemaker").code)
+    result = migrate_source(case.native.read_text(), target="sagemaker", unsafe_fixes=True)
+    migrated.write_text(result.code)
     for side in ("native", "xla"):
         (tmp_path / side).mkdir()
     (native,) = record_replicas(runner, case.native, "native", tmp_path / "native", 1, argv=case.argv)

@@ -53,7 +53,7 @@ def run(code: str, folder: Path, *, xla: bool) -> tuple[dict[str, Any], str]:
 @pytest.mark.parametrize("own_optimizer", [False, True])
 def test_the_migrated_script_trains_to_the_same_losses(own_optimizer: bool, tmp_path: Path) -> None:
     code = script(own_optimizer=own_optimizer)
-    migrated = migrate_source(code).code
+    migrated = migrate_source(code, unsafe_fixes=True).code
     assert migrated != code
     native, native_errors = run(code, tmp_path / "native", xla=False)
     result, errors = run(migrated, tmp_path / "migrated", xla=True)

@@ -46,7 +46,12 @@ class Outcome:
         kept = [(c, e) for c, e in zip(self.changes, self.edits, strict=True) if c.id in ids]
         edits = tuple(edit for _, edit in kept)
         code = _apply(self.source, edits)
-        return replace(self, edits=edits, code=code, changes=tuple(c for c, _ in kept))
+        changes = tuple(c for c, _ in kept)
+        data = code.encode(self.encoding)
+        return replace(self, edits=edits, code=code, data=data, changes=changes)
+
+    def without(self, ids: Collection[int]) -> Outcome:
+        return self.narrow({change.id for change in self.changes} - set(ids))
 
 
 def all_rules() -> tuple[Rule, ...]:
@@ -85,7 +90,7 @@ def _failure(path: str, data: bytes, source: str, code: str, message: str, line:
     rule = next(rule for rule in RULES if rule.code == code)
     span = Span(0, 0, line, 1, line, 1)
     found = Finding(rule.code, rule.name, Severity.ERROR, message, span)
-    return Outcome(path, data, data, source, source, (), (found,), (), True)
+    return Outcome(path, data, data, source, source, findings=(found,), failed=True)
 
 
 def _findings(source: str) -> list[Finding]:

@@ -330,7 +330,7 @@ def test_json_tells_files_findings_changes_and_summary(cli: Cli, train: Path, he
     assert (change["path"], change["code"], change["safety"]) == ("train.py", "XLA101", "safe")
     assert report["summary"] == {
         "files": 3, "unchanged": 0, "pending": 1, "written": 0, "failed": 2, "changes": 1,
-        "findings": {"info": 0, "warning": 1, "error": 2}, "fixed": 0, "exit_code": 2,
+        "findings": {"info": 0, "warning": 1, "error": 2}, "fixed": 0, "unsafe_waiting": 0, "exit_code": 2,
     }  # fmt: skip
 
 

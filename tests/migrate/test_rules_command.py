@@ -12,7 +12,8 @@ def test_rules_are_listed_by_code(cli: Cli) -> None:
     ran = cli("rules")
     assert ran.code == 0
     assert [line.split()[0] for line in ran.text.split("\n")[:-1]] == [
-        "XLA001", "XLA002", "XLA005", "XLA011", "XLA012", "XLA013", "XLA101", "XLA941", "XLA942",
+        "XLA001", "XLA002", "XLA005", "XLA007", "XLA008", "XLA011", "XLA012", "XLA013", "XLA101",
+        "XLA941", "XLA942",
     ]  # fmt: skip
     assert f"XLA101  warning  safe     {'device-name':<20}  The device is named xla.\n" in ran.text
 
@@ -24,8 +25,11 @@ def test_rules_as_json(cli: Cli) -> None:
         "name": "device-name",
         "severity": "warning",
         "safety": "safe",
+        "effort": "low",
         "summary": "The device is named xla.",
         "why": "CUDA is not there.",
+        "page": "docs/rules/XLA101.md",
+        "targets": ["2.9", "2.5", "2.1", "sagemaker"],
     }
 
 
@@ -33,10 +37,11 @@ def test_rules_as_json(cli: Cli) -> None:
 def test_a_rule_is_explained_by_code_or_name(cli: Cli, name: str) -> None:
     ran = cli("explain", name)
     assert ran.code == 0
-    assert ran.text == (
-        "XLA101 device-name\nseverity warning, safety safe\n\n"
-        "The device is named xla.\n\nCUDA is not there.\n"
+    assert ran.text.startswith(
+        "XLA101 device-name\nseverity warning, safety safe, effort low\n\n"
+        "The device is named xla.\n\nCUDA is not there.\n\nFor 2.9, 2.5, 2.1, sagemaker:\n"
     )
+    assert '    -device = torch.device("cuda")\n    +device = torch.device("xla")\n' in ran.text
 
 
 @pytest.mark.parametrize(

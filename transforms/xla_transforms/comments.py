@@ -15,7 +15,7 @@ LITERAL_OR_COMMENT = re.compile(
 )
 # Said to a tool about the code of one line: wrong, or for the whole file, on a line of its own.
 _PRAGMA = re.compile(
-    r"#\s*(?:noqa|nosec|type:|(?:pylint|pyright|mypy|ruff|pragma|fmt|yapf|isort):)", re.IGNORECASE
+    r"#\s*(?:noqa|nosec|type:|(?:xla-migrate|pylint|pyright|mypy|ruff|pragma|fmt|yapf|isort):)", re.IGNORECASE
 )
 
 

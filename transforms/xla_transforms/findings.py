@@ -26,13 +26,21 @@ class Safety(str, Enum):
     DISPLAY = "display"
 
 
+class Effort(str, Enum):
+    """What it takes a person to deal with what a rule tells: a line, a place in the script, or its design."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
 @dataclass(frozen=True)
 class Rule:
     """One thing that the tool does or reports.
 
     ``code`` is stable (``XLA101``), ``name`` is the readable twin (``device-name``), ``summary`` one
     sentence, ``why`` the reason with its upstream source. ``severity`` is that of its findings; ``once`` says
-    that a run reports it at one place alone.
+    that a run reports it at one place alone; ``by_hand`` is its effort where that is not the usual one.
     """
 
     code: str
@@ -42,6 +50,16 @@ class Rule:
     severity: Severity = Severity.INFO
     safety: Safety = Safety.SAFE
     once: bool = False
+    by_hand: Effort | None = None
+
+    @property
+    def effort(self) -> Effort:
+        """What is left to do by hand: little where the tool makes the change itself, else by severity."""
+        if self.by_hand is not None:
+            return self.by_hand
+        if self.safety is not Safety.DISPLAY:
+            return Effort.LOW if self.safety is Safety.SAFE else Effort.MEDIUM
+        return {Severity.INFO: Effort.LOW, Severity.WARNING: Effort.MEDIUM}.get(self.severity, Effort.HIGH)
 
 
 @dataclass(frozen=True, order=True)

@@ -35,6 +35,20 @@ class Outcome:
         """The same outcome with the changes of the given ids and those that they need; the imports follow."""
         return self if self._narrower is None else self._narrower(frozenset(ids))
 
+    def without(self, ids: Collection[int]) -> Outcome:
+        """The same outcome without the changes of the given ids, and without those that need one of them.
+
+        Where even the rest needs one nothing is left.
+        """
+        kept = [change.id for change in self.changes if change.id not in ids]
+        if len(kept) < len(self.changes) and not self.narrow(kept)._free_of(ids):
+            kept = [one for one in kept if self.narrow([one])._free_of(ids)]
+        rest = self if len(kept) == len(self.changes) else self.narrow(kept)
+        return rest if rest._free_of(ids) else self.narrow([])
+
+    def _free_of(self, ids: Collection[int]) -> bool:
+        return not any(change.id in ids for change in self.changes)
+
 
 def said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
     """The outcomes of a run, with each finding that speaks of the whole run at its first place alone."""

@@ -226,7 +226,9 @@ class _Module:
                 unbound = self._unbound(self._written(sites, chosen))
             except Conflict:
                 break
-            more = plan.completed(chosen | plan.about(unbound)) if unbound else chosen
+            more = plan.completed(chosen | plan.binding(unbound)) if unbound else chosen
+            if unbound and more == chosen:
+                more = plan.completed(chosen | plan.about(unbound))
             if more == chosen:
                 break
             chosen = more

@@ -254,6 +254,16 @@ class Plan:
         finally:
             self._units, self._needs = before
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Changes that are started inside belong to nothing: several others share what they write."""
+        before = self._units, self._needs
+        self._units = self._needs = frozenset()
+        try:
+            yield
+        finally:
+            self._units, self._needs = before
+
     def completed(self, ids: Collection[int]) -> set[int]:
         """The changes with all that they belong to or need."""
         chosen = set(ids)
@@ -263,6 +273,13 @@ class Plan:
             if more == chosen:
                 return chosen
             chosen = more
+
+    def binding(self, names: Collection[str]) -> set[int]:
+        """The changes whose new text binds one of some names."""
+        word = "|".join(map(re.escape, names))
+        defined = rf"\b(?:as|def|class|import|for)\s+(?:{word})\b"
+        bound = re.compile(rf"(?m)^\s*(?:{word})\s*(?::[^=\n]*)?=(?!=)|{defined}")
+        return {site.change for site in self.sites() if bound.search(site.write(lambda part: ""))}
 
     def about(self, names: Collection[str]) -> set[int]:
         """The changes that write one of some names, or something where it stood."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.findings import Effort, Rule, Safety, Severity
 from xla_transforms.old_python import RULES as OLD_PYTHON
 
 SYNTAX = Rule(
@@ -20,6 +20,7 @@ ENCODING = Rule(
     "A file is read by PEP 263: its byte-order mark, its coding line, else UTF-8.",
     Severity.ERROR,
     Safety.DISPLAY,
+    by_hand=Effort.LOW,
 )
 UNREADABLE = Rule(
     "XLA003",
@@ -44,6 +45,7 @@ FAULT = Rule(
     "An error of the tool in one file must not cost the others; please report the file.",
     Severity.ERROR,
     Safety.DISPLAY,
+    by_hand=Effort.LOW,
 )
 ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT, *OLD_PYTHON)
 

@@ -8,6 +8,7 @@ from textwrap import fill
 import click
 
 from xla_migrate.known_rules import known_rules
+from xla_migrate.rule_examples import explained
 from xla_migrate.topics import TOPICS, Topic, places, topic
 from xla_transforms.findings import Change, Finding, Rule
 
@@ -37,9 +38,7 @@ def explain(what: str | None, paths: tuple[str, ...]) -> None:
         raise click.UsageError(f"no rule {what!r}{_suggestion(what.lower())}")
     if paths:
         raise click.UsageError("paths are for topics, not for rules")
-    click.echo(f"{rule.code} {rule.name}")
-    click.echo(f"severity {rule.severity.label}, safety {rule.safety.value}\n")
-    click.echo(f"{rule.summary}\n\n{rule.why}")
+    click.echo("\n".join(explained(rule)))
 
 
 def _rule(name: str) -> Rule | None:
@@ -52,7 +51,7 @@ def _seen(paths: tuple[str, ...]) -> Seen | None:
         return None
     from xla_migrate.api import migrate_project
 
-    results = migrate_project(paths)
+    results = migrate_project(paths, unsafe_fixes=True)
     for result in results.values():
         if result.failed:
             reason = result.findings[0].message if result.findings else "it could not be read"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from xla_migrate.choosing import Policy
 from xla_migrate.cli.selection import Selection, selection_options
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
+from xla_migrate.project import BadSettings, Project, known, matcher, project
 from xla_migrate.releases import AUTO
 from xla_migrate.reports import FOR_PEOPLE, FORMATS
 from xla_transforms.targets import DEFAULT, target
@@ -29,7 +31,14 @@ class _Command(click.Command):
 @click.option("--check", is_flag=True)
 @click.option("--diff", is_flag=True)
 @click.option("-o", "--output", metavar="FILE")
-@click.option("--target", default=DEFAULT, metavar="RELEASE")
+@click.option("--add-ignore", is_flag=True)
+@click.option("--unsafe-fixes", is_flag=True)
+@click.option("--interactive", is_flag=True)
+@click.option("--max-changes", type=click.IntRange(0), metavar="N")
+@click.option("--select", multiple=True, metavar="RULES")
+@click.option("--ignore", multiple=True, metavar="RULES")
+@click.option("--exclude", multiple=True, metavar="PATTERN")
+@click.option("--target", metavar="RELEASE")
 @click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp")
 @click.option("--distributed/--no-distributed", default=None)
 @click.option("--stdin-filename", metavar="PATH")
@@ -45,30 +54,65 @@ class _Command(click.Command):
 @click.version_option(package_name="xla-migrate", message="xla-migrate %(version)s")
 def migrate(**given: Any) -> None:
     given["paths"] = Selection(given["paths"], given["module"], given["follow"]).paths
-    mode = _mode(given)
-    options = Options(
-        paths=given["paths"],
-        mode=mode,
-        output=given["output"],
-        stdin_filename=given["stdin_filename"],
-        target=given["target"],
-        syncfree=given["syncfree"],
-        distributed="auto" if given["distributed"] is None else given["distributed"],
-        fail_on=given["fail_on"],
-        output_format=given["output_format"],
-        quiet=given["quiet"],
-        color=given["color"],
-        jobs=given["jobs"] or 0,
-        cache=not given["no_cache"],
-        verified=_verified(given["verified"]),
-    )
+    try:
+        options = _options(given)
+    except BadSettings as error:
+        raise click.UsageError(str(error)) from error
     _refuse(options)
     raise SystemExit(run(options))
 
 
+def _options(given: dict[str, Any]) -> Options:
+    """The command line and, where it says nothing, the settings of the project. Raises ``BadSettings``."""
+    paths = given["paths"]
+    settings = project([given["stdin_filename"] or os.curdir] if paths == ("-",) else paths)
+    distributed = settings.distributed if given["distributed"] is None else given["distributed"]
+    return Options(
+        paths=paths,
+        mode=_mode(given),
+        output=given["output"],
+        stdin_filename=given["stdin_filename"],
+        target=given["target"] or settings.target or DEFAULT,
+        syncfree=given["syncfree"],
+        distributed="auto" if distributed is None else distributed,
+        fail_on=given["fail_on"],
+        output_format=given["output_format"],
+        quiet=given["quiet"],
+        color=given["color"],
+        policy=Policy(
+            select=_rules(given["select"]) or settings.select,
+            ignore=_rules(given["ignore"]) or settings.ignore,
+            per_file=settings.per_file(),
+            unsafe=given["unsafe_fixes"],
+        ),
+        excluded=_excluded(given["exclude"], settings),
+        interactive=given["interactive"],
+        max_changes=given["max_changes"],
+        jobs=given["jobs"] or 0,
+        cache=not given["no_cache"],
+        verified=_verified(given["verified"]),
+    )
+
+
+def _rules(given: Sequence[str]) -> tuple[str, ...]:
+    return known([one.strip() for text in given for one in text.split(",") if one.strip()])
+
+
+def _excluded(given: Sequence[str], settings: Project) -> Callable[[str], bool] | None:
+    """Whether a file below a folder is left out: by the option, or by the settings."""
+    patterns = [one.strip() for text in given for one in text.split(",") if one.strip()]
+    if patterns:
+        return matcher(os.curdir, patterns)
+    return matcher(settings.folder, settings.exclude) if settings.exclude else None
+
+
 def _mode(given: dict[str, Any]) -> Mode:
-    if given["inplace"] + bool(given["output"]) + (given["check"] or given["diff"]) > 1:
-        raise click.UsageError("--inplace, --output and --check or --diff exclude one another")
+    chosen = given["inplace"] + bool(given["output"]) + (given["check"] or given["diff"])
+    if chosen + given["add_ignore"] > 1:
+        message = "--inplace, --output, --add-ignore and --check or --diff exclude one another"
+        raise click.UsageError(message)
+    if given["add_ignore"]:
+        return Mode.ADD_IGNORE
     if given["inplace"]:
         return Mode.INPLACE
     if given["diff"]:
@@ -78,6 +122,9 @@ def _mode(given: dict[str, Any]) -> Mode:
     if given["output"]:
         return Mode.STDOUT if given["output"] == "-" else Mode.OUTPUT
     return Mode.STDOUT if given["paths"] == ("-",) else Mode.PREVIEW
+
+
+_ASKED = (Mode.INPLACE, Mode.DIFF, Mode.OUTPUT)
 
 
 def _verified(path: str | None) -> Mapping[str, Any] | None:
@@ -96,8 +143,10 @@ def _verified(path: str | None) -> Mapping[str, Any] | None:
 def _refuse(options: Options) -> None:
     if "-" in options.paths and len(options.paths) > 1:
         raise click.UsageError("standard input cannot be combined with other paths")
-    if options.from_stdin and options.mode is Mode.INPLACE:
-        raise click.UsageError("--inplace needs a file, not standard input")
+    if options.from_stdin and options.mode in (Mode.INPLACE, Mode.ADD_IGNORE):
+        raise click.UsageError(f"--{options.mode.value} needs a file, not standard input")
+    if options.interactive and (options.from_stdin or options.mode not in _ASKED):
+        raise click.UsageError("--interactive needs files and --inplace, --diff or --output")
     if options.stdin_filename and not options.from_stdin:
         raise click.UsageError("--stdin-filename needs '-' as the path")
     if options.mode in (Mode.OUTPUT, Mode.STDOUT) and (

@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Literal, TextIO
 
 from xla_migrate import patch_paths
+from xla_migrate.adding_ignores import add_ignores
+from xla_migrate.choosing import Policy
 from xla_migrate.config import black_settings
 from xla_migrate.documents import Document, gather, migrate
 from xla_migrate.documents import write as write_changed
@@ -40,6 +42,7 @@ class Mode(Enum):
     INPLACE = "inplace"
     OUTPUT = "output"
     STDOUT = "stdout"
+    ADD_IGNORE = "add-ignore"
 
     @property
     def applies(self) -> bool:
@@ -61,6 +64,10 @@ class Options:
     output_format: str
     quiet: bool
     color: str
+    policy: Policy = field(default_factory=Policy)
+    excluded: Callable[[str], bool] | None = None
+    interactive: bool = False
+    max_changes: int | None = None
     jobs: int = 0
     cache: bool = True
     verified: Mapping[str, Any] | None = None
@@ -77,9 +84,11 @@ def run(options: Options) -> int:
             stream.reconfigure(errors="backslashreplace")
     chosen = resolve(options.target, _named(options))
     options = replace(options, target=chosen.target)
-    documents = [_from_stdin(options)] if options.from_stdin else gather(options.paths)
+    from_stdin = options.from_stdin
+    documents = [_from_stdin(options)] if from_stdin else gather(options.paths, options.excluded)
     try:
         _migrate(documents, options)
+        _choose(documents, options)
         _apply(documents, options)
     except KeyboardInterrupt:
         return _interrupted(documents, options)
@@ -102,6 +111,8 @@ def exit_code(documents: Sequence[Document], options: Options) -> int:
     """2 for a failure, 1 for changes not applied or findings left, else 0."""
     if any(document.failed for document in documents):
         return 2
+    if options.mode is Mode.ADD_IGNORE:
+        return 0
     pending = not options.mode.applies and any(document.changed for document in documents)
     left = [f.severity for document in documents for f in document.findings if not f.fixed]
     if options.fail_on != "never":
@@ -145,6 +156,20 @@ def _interrupted(documents: Sequence[Document], options: Options) -> int:
     return INTERRUPTED
 
 
+def _choose(documents: Sequence[Document], options: Options) -> None:
+    """Leave out what the user does not want, and say so."""
+    from xla_migrate import choosing
+
+    choosing.choose(documents, options.policy)
+    if options.interactive:
+        from xla_migrate.cli.asking import ask
+
+        ask(documents)
+    if options.max_changes is not None:
+        choosing.limit(documents, options.max_changes)
+    choosing.tell(documents, options.policy)
+
+
 def _named(options: Options) -> Sequence[str]:
     """The paths that tell which project the run is for."""
     return [options.stdin_filename or os.curdir] if options.from_stdin else options.paths
@@ -160,6 +185,8 @@ def _apply(documents: Sequence[Document], options: Options) -> None:
             _write_output(document, options)
         elif options.mode is Mode.STDOUT:
             document.written = True
+        elif options.mode is Mode.ADD_IGNORE:
+            add_ignores(document)
 
 
 def _write_output(document: Document, options: Options) -> None:

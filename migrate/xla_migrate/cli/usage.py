@@ -23,6 +23,20 @@ What to do with the changes:
   -o, --output FILE        Write the result to FILE (one input; "-" for
                            standard output).
 
+  --add-ignore             Write a comment behind each finding that says to
+                           ignore it (# xla-migrate: ignore[XLA701]).
+
+Which changes:
+  --unsafe-fixes           Make the changes, too, that may alter what a script
+                           does.
+  --interactive            Ask for each change, with its diff.
+  --max-changes N          Make N changes at most, for a first pull request.
+  --select RULES           Only these rules: XLA301, XLA3, autocast, ALL
+                           (commas between them).  [default: ALL]
+  --ignore RULES           Not these rules.
+  --exclude PATTERN        Pass over such files in directories; patterns are
+                           those of .gitignore.
+
 How to migrate:
   --target RELEASE         The torch_xla release to write for: 2.9, 2.5 (to
                            2.8), 2.1 (to 2.4), sagemaker (its Training
@@ -71,6 +85,9 @@ Commands:
   record SCRIPT -- ARGS    Run a script and write a trace of what it did.
   compare NATIVE MIGRATED  Compare two traces.
   (A file of such a name is written ./rules.)
+
+[tool.xla-migrate] in pyproject.toml has the keys target, distributed, select,
+ignore, per-file-ignores and exclude; an option takes the place of its key.
 
 Exit status:
   0  nothing to migrate, or all of it applied

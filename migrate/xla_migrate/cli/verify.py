@@ -75,6 +75,8 @@ MIGRATION_OPTIONS = (
                  help="Use syncfree optimizers.  [default: amp]"),
     click.option("--distributed/--no-distributed", default=None,
                  help="Migrate to replicas.  [default: as the script, or with --replicas]"),
+    click.option("--unsafe-fixes", is_flag=True,
+                 help="Make the changes, too, that may alter what the script does."),
 )  # fmt: skip
 
 REPORT_OPTIONS = (
@@ -213,6 +215,7 @@ def _options(given: dict[str, Any]) -> Options:
         target=given.get("release", DEFAULT),
         syncfree=given.get("syncfree", "amp"),
         distributed="auto" if given.get("distributed") is None else given["distributed"],
+        unsafe_fixes=given.get("unsafe_fixes", False),
         replicas=given.get("replicas", 1),
     )
 

@@ -32,8 +32,13 @@ def report(run: Run) -> str:
         "target": run.target.target,
         "target_reason": run.target.reason,
         "files": [{"path": d.path, "status": status(d)} for d in run.documents],
-        "findings": [_finding(run, document, finding) for document, finding in run.findings],
-        "changes": [_change(run, document, change) for document, change in changes],
+        "findings": [_finding(document, finding) for document, finding in run.findings],
+        "changes": [_change(document, change) for document, change in changes],
+        "left_out": [
+            {**_change(document, one.change), "reason": one.reason.because.value, "needed": one.needed}
+            for document in run.documents
+            for one in document.left_out
+        ],
         "summary": _summary(run, len(changes)),
     }
     return json.dumps(content, indent=2) + "\n"
@@ -46,7 +51,7 @@ def schema() -> dict[str, Any]:
     return content
 
 
-def _finding(run: Run, document: Document, finding: Finding) -> dict[str, Any]:
+def _finding(document: Document, finding: Finding) -> dict[str, Any]:
     return {
         "path": document.path,
         "code": finding.code,
@@ -59,7 +64,7 @@ def _finding(run: Run, document: Document, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _change(run: Run, document: Document, change: Change) -> dict[str, Any]:
+def _change(document: Document, change: Change) -> dict[str, Any]:
     return {
         "path": document.path,
         "id": change.id,
@@ -89,5 +94,6 @@ def _summary(run: Run, changes: int) -> dict[str, Any]:
         "changes": changes,
         "findings": {s.label: sum(f.severity is s for f in found) for s in Severity},
         "fixed": sum(finding.fixed for finding in found),
+        "unsafe_waiting": run.waiting,
         "exit_code": run.exit_code,
     }

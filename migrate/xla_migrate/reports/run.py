@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from xla_migrate import patch_paths
+from xla_migrate.choosing import UNSAFE
 from xla_migrate.known_rules import known_rules
-from xla_transforms.findings import Change, Edit, Finding, Rule, Severity, Span
+from xla_transforms.findings import Change, Edit, Finding, Rule, Safety, Severity, Span
 
 if TYPE_CHECKING:
     from xla_migrate.documents import Document
@@ -69,6 +70,12 @@ class Run:
         for document in self.changed:
             if document.pending and document.outcome is not None:
                 yield from ((document, change) for change in document.outcome.changes)
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait for ``--unsafe-fixes``."""
+        left = [one for document in self.done for one in document.left_out]
+        return sum(one.change.safety is Safety.UNSAFE and one.reason == UNSAFE for one in left)
 
     @cached_property
     def rules(self) -> dict[str, Rule]:

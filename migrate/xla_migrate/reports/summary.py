@@ -65,6 +65,8 @@ def sentence(run: Run) -> str:
     found = [finding for document in run.done for finding in document.findings]
     parts.append(f"{count(len(found), 'finding')} ({severities(found)})" if found else "no findings")
     parts += [f"{count(failed, 'file')} failed"] if failed else []
+    waiting = "waits" if run.waiting == 1 else "wait"
+    parts += [f"{count(run.waiting, 'unsafe change')} {waiting} (--unsafe-fixes)"] if run.waiting else []
     parts += ["nothing written (--inplace writes)"] if run.outline == "diff" and run.changed else []
     return "; ".join(parts)
 

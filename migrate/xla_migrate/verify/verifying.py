@@ -49,8 +49,8 @@ class Options:
     ``share`` are directories or files that the copies link instead of holding them; ``copy_limit`` is the
     size in bytes of what is copied; ``keep`` leaves the copies there. ``native_python`` and ``xla_python``
     are the interpreters, this one by default. ``replicas`` is the number of replicas, a process each.
-    ``target``, ``syncfree`` and ``distributed`` are those of the migration; a script of one process that is
-    run as several replicas is migrated to be them.
+    ``target``, ``syncfree``, ``distributed`` and ``unsafe_fixes`` are those of the migration; a script of
+    one process that is run as several replicas is migrated to be them.
     """
 
     steps: int | None = None
@@ -66,6 +66,7 @@ class Options:
     target: str = DEFAULT_TARGET
     syncfree: Literal["amp", "always", "never"] = "amp"
     distributed: Distributed = "auto"
+    unsafe_fixes: bool = False
 
     @property
     def pythons(self) -> dict[str, str]:
@@ -243,8 +244,9 @@ def migrated_files(paths: Sequence[str], options: Options) -> dict[str, Result]:
     if not files:
         return {}
     return migrate_project(
-        files, target=options.target, syncfree=options.syncfree, distributed=options.distributed
-    )
+        files, target=options.target, syncfree=options.syncfree, distributed=options.distributed,
+        unsafe_fixes=options.unsafe_fixes,
+    )  # fmt: skip
 
 
 def why_failed(result: Result) -> str:

@@ -12,7 +12,7 @@ import libcst as cst
 from xla_transforms.apex import Amp, Scaled
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Render
 from xla_transforms.roles.calls import initialized
 from xla_transforms.tree import body_of, dotted, method, receiver, same, string_value, value_of, walk
@@ -30,6 +30,7 @@ LEVEL = Rule(
     "The levels O1 and O2 of apex compute alike, and O3 does not compute in half precision alone.",
     "Autocast keeps the weights in float32 and casts operation by operation, as O1 did (apex, frontend.py).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 LEFT = Rule(
     "XLA319",
@@ -37,6 +38,7 @@ LEFT = Rule(
     "apex's mixed precision is used in a way that is not understood; it is left.",
     "apex runs on CUDA alone: the script fails without it.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (MIXED, LEVEL, LEFT)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.recomputing import recomputed_in
@@ -33,6 +33,7 @@ DTYPE = Rule(
     "autocast-dtype",
     "Autocast to float16 becomes autocast to bfloat16.",
     "XLA devices compute in bfloat16, whose range is that of float32 (pytorch/xla guide: AMP).",
+    safety=Safety.DISPLAY,
 )
 UNSURE = Rule(
     "XLA303",
@@ -40,6 +41,7 @@ UNSURE = Rule(
     "The type that autocast computes in comes from a variable that may be float16.",
     "float16 gradients underflow without a scaler, and TPU and Trainium have no float16 autocast.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 UNREADABLE = Rule(
     "XLA304",
@@ -47,6 +49,7 @@ UNREADABLE = Rule(
     "An autocast for CUDA is left, because its arguments are not written out.",
     "It would do nothing to XLA tensors.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 ON_CUDA = Rule(
     "XLA307",
@@ -55,6 +58,7 @@ ON_CUDA = Rule(
     "Tensors of XLA on CUDA heed CUDA's autocast (pytorch/xla v2.1 to v2.8, csrc/tensor_impl.cpp), and "
     "torch_xla.amp.autocast, which knows both, fails on a CPU and on most Trainium releases.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 UNCACHED = Rule(
     "XLA309",
@@ -63,6 +67,7 @@ UNCACHED = Rule(
     "Re-entrant checkpointing first computes without gradients; the casts of weights that autocast keeps "
     "have none, and the block would never be trained (run on torch_xla 2.9).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (AUTOCAST, DTYPE, UNSURE, UNREADABLE, ON_CUDA, UNCACHED)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import is_word
 from xla_transforms.tree import argument, has_star
 
@@ -34,6 +34,7 @@ CUSTOM_LEFT = Rule(
     "custom_fwd and custom_bwd are left, because the target has none for XLA.",
     "torch.amp.custom_fwd(device_type=...) came with torch 2.4; CUDA's does not heed XLA's autocast.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (CUSTOM, STATE, CUSTOM_LEFT)
 

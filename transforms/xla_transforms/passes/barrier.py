@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Safety
 from xla_transforms.loops import Loop
 from xla_transforms.plan import Planned
 
@@ -33,6 +33,7 @@ REDUNDANT = Rule(
     "barrier-redundant",
     "An iteration has a barrier of its own, so its loader is not wrapped.",
     "synchronize() became a waiting barrier; a device loader would add a second one (pytorch/xla#3119).",
+    safety=Safety.DISPLAY,
 )
 RULES = (BARRIER, EXIT, REDUNDANT)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Safety
 from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.placing import device_at
 from xla_transforms.roles import Kind
@@ -27,6 +27,7 @@ ON_CPU = Rule(
     "loaded-on-cpu",
     "What is loaded stays on the CPU now.",
     "Where it is not given to load_state_dict, it has to be moved to the device.",
+    safety=Safety.DISPLAY,
 )
 RANDOM = Rule(
     "XLA807",

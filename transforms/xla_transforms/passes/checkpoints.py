@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.saves import Saved, holds_tuple, saved_by
 from xla_transforms.statements import live_calls, migrating
 from xla_transforms.tree import value_of
@@ -26,6 +26,7 @@ WHOLE = Rule(
     "A whole module is saved; its parameters are written as XLA tensors.",
     "xm.save does not reach into modules: such a file loads only where torch_xla is installed.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 FORMAT = Rule(
     "XLA804",
@@ -33,12 +34,14 @@ FORMAT = Rule(
     "A save with options that xm.save does not take is left.",
     "Its file holds XLA tensors: it loads only where torch_xla is installed, with map_location='cpu'.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 TUPLES = Rule(
     "XLA806",
     "saved-tuples",
     "A tuple that is saved comes back as a list.",
     "xm.save rebuilds what it brings to the CPU: tuples become lists, ordered dictionaries plain ones.",
+    safety=Safety.DISPLAY,
 )
 WAITS = Rule(
     "XLA814",
@@ -47,6 +50,7 @@ WAITS = Rule(
     "Up to torch_xla 2.0 xm.save ends with a rendezvous of all replicas: under a guard the one that saves "
     "waits for ever (pytorch/xla v1.13.0, xla_model.save).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (SAVE, WHOLE, FORMAT, TUPLES, WAITS)
 

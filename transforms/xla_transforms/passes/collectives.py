@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.collectives import MEAN, OBJECTS, SUM, Collective, collective, on_host, short
 from xla_transforms.statements import live_calls
 
@@ -28,6 +28,7 @@ LEFT = Rule(
     "The backend takes tensors on the XLA device only, and some collectives not at all "
     "(pytorch/xla v2.9.0, xla_backend.py).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 COLLECTIVE = Rule(
     "XLA153",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind, classes
 from xla_transforms.statements import bare, live_calls, migrating, sole_target
 from xla_transforms.tree import method, receiver, same, string_value, value_of
@@ -27,6 +27,7 @@ COMPILE_LEFT = Rule(
     "torch.compile is used in a way that is not understood and is left.",
     "Inductor fails on XLA tensors.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (COMPILE, COMPILE_LEFT)
 

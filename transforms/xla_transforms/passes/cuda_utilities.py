@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.statements import bare, live_calls, migrating, path_of, reads_of, write_wait
@@ -29,6 +29,7 @@ EXTRA = Rule(
     "synchronize-twice",
     "A second wait in the same iteration cuts its graph in two.",
     "Each barrier with work before it is an execution of its own (pytorch/xla#3119).",
+    safety=Safety.DISPLAY,
 )
 HOUSEKEEPING = Rule(
     "XLA203",
@@ -55,6 +56,7 @@ MEMORY_ERROR = Rule(
     "CUDA's out-of-memory error is caught, which XLA does not raise.",
     "XLA runs out of memory with a RuntimeError (RESOURCE_EXHAUSTED), and only where the graph is run.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (SYNCHRONIZE, EXTRA, HOUSEKEEPING, QUERY, CAPABILITY, MEMORY_ERROR)
 

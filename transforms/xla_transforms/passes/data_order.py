@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.statements import live_calls
 
 UNSEEDED = Rule(
@@ -19,6 +19,7 @@ UNSEEDED = Rule(
     "Replicas that split or shuffle the data in different ways do not part it: what one trains on another "
     "one may evaluate on (documentation of random.seed and numpy.random.seed).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (UNSEEDED,)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.alone import exits
 from xla_transforms.replicas.scripts import reachable
 from xla_transforms.roles import Kind
@@ -23,6 +23,7 @@ OWN = Rule(
     "Replicas that decide differently do not reach the same reductions: they wait for ever, or train "
     "different models (pytorch/xla#1368).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (OWN,)
 

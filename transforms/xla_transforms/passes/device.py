@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import KEEPERS, Use, Uses, is_word, reads, words
 from xla_transforms.placing import VARIABLE, device_here
 from xla_transforms.roles import Kind
@@ -34,6 +34,7 @@ LEFT = Rule(
     "A name of the CUDA device stays, because it is not known what becomes of it.",
     "What receives it may raise without CUDA or silently take the CPU.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 OUTSIDE = Rule(
     "XLA192",
@@ -41,6 +42,7 @@ OUTSIDE = Rule(
     "The device's name comes from outside the script.",
     'Where a configuration says "cuda", it has to say "xla" from now on.',
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (NAME, WORD, VARIABLE, LEFT, OUTSIDE)
 

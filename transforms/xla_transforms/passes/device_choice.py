@@ -11,7 +11,7 @@ import libcst as cst
 
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.tree import string_value, value_of
 
 SET_DEVICE = Rule(
@@ -32,6 +32,7 @@ NOT_MOVED = Rule(
     "A with statement picks a CUDA device and could not be taken away.",
     "Its block holds a string over several lines, which cannot be moved to the left.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (SET_DEVICE, DEFAULT, NOT_MOVED)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import is_word
 from xla_transforms.roles import Kind
 from xla_transforms.tree import dotted, method, receiver, same, string_value, walk
@@ -32,6 +32,7 @@ UNKNOWN = Rule(
     "A comparison with the name of the CUDA device stays, because what is compared is not known.",
     "If it is a device the branch flips on XLA.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (IS_CUDA, COMPARED, UNKNOWN)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing import device_here, is_move
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
@@ -33,6 +33,7 @@ MOVE_LEFT = Rule(
     "A move to the CUDA device stays, because it is not written as a plain call.",
     "x.cuda() raises without CUDA.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (MOVE, NUMBER, MOVE_LEFT)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers, destination
@@ -29,6 +29,7 @@ OPTION_LEFT = Rule(
     "A command-line option names a device, and there is no line behind which to read it as XLA's.",
     "With its value cuda the script raises without CUDA.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (OPTION, OPTION_LEFT)
 

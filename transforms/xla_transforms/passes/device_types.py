@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing import device_here
 from xla_transforms.roles.types import DTYPES
 from xla_transforms.tree import method, receiver, string_value, value_of
@@ -34,6 +34,7 @@ TYPE_LEFT = Rule(
     "A CUDA tensor type stays, because it is not known what becomes of it.",
     "Making a tensor of it raises without CUDA.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (MADE, CAST, TYPE_LEFT)
 

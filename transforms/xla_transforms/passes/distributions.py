@@ -8,7 +8,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops.hot import HotPath
 from xla_transforms.tree import argument, has_star
 
@@ -18,6 +18,7 @@ UNCHECKED = Rule(
     "Distributions are made without the check of their arguments.",
     "The check asks whether all values are valid, which waits for the device (torch.distributions).",
     Severity.WARNING,
+    Safety.UNSAFE,
 )
 RULES = (UNCHECKED,)
 

@@ -12,7 +12,7 @@ import re
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops.hot import HotPath
 from xla_transforms.loops.reads import Reads
 from xla_transforms.loops.sums import Sums
@@ -25,6 +25,7 @@ BOOLEAN = Rule(
     "How many elements a mask selects is known only after a hidden nonzero; every new number compiles "
     "(pytorch/xla troubleshooting, pytorch/xla#5038).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 DEPENDENT = Rule(
     "XLA903",
@@ -32,6 +33,7 @@ DEPENDENT = Rule(
     "An operation gives a shape that depends on the data.",
     "The host must wait for the data to know the shape, and every new shape compiles (pytorch/xla#6413).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 CHANGING = Rule(
     "XLA904",
@@ -39,6 +41,7 @@ CHANGING = Rule(
     "A Python number that changes from step to step becomes part of the graph.",
     "Slice bounds, indices, sizes, k of topk and exponents are constants of the graph: each value compiles.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (BOOLEAN, DEPENDENT, CHANGING)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.tree import method, receiver, value_of
 
@@ -19,6 +19,7 @@ EARLY = Rule(
     "Whatever asks the XLA runtime for its device initialises it, and a launch refuses that "
     "(pytorch/xla v2.9.0, _internal/pjrt.py).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (EARLY,)
 

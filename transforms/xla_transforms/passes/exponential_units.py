@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.statements import define, live_calls
 from xla_transforms.tree import argument, has_star, value_of, walk
@@ -27,6 +27,7 @@ LEFT = Rule(
     "An ELU, SELU or CELU is left, whose gradient is wrong on XLA unless it is computed in place.",
     "Below zero it is x + alpha instead of alpha * exp(x) (run on torch_xla 2.1 and 2.9).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (UNIT, LEFT)
 

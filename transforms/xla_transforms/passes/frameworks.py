@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.scopes import How
 from xla_transforms.tree import string_value, value_of
 
@@ -19,6 +19,7 @@ UNCHANGED = Rule(
     "framework-trains",
     "A framework trains for the script and knows XLA: what is its own is left alone.",
     "It places model and batches, reduces gradients and ends steps by itself where torch_xla is installed.",
+    safety=Safety.DISPLAY,
 )
 LEFT = Rule(
     "XLA922",
@@ -26,6 +27,7 @@ LEFT = Rule(
     "A framework has to be told, or to be replaced, by hand.",
     "It runs its training on CUDA, or it asks the script to name the accelerator.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (UNCHANGED, LEFT)
 

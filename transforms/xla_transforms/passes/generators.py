@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.statements import bare, drop_arguments, live_calls, migrating
 from xla_transforms.targets.base import XM
 from xla_transforms.tree import argument, has_star, method, receiver, value_of
@@ -39,6 +39,7 @@ NOT_FORKED = Rule(
     "A fork of the random state names CUDA devices and could not be rewritten.",
     "With CUDA devices torch.random.fork_rng raises without CUDA.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (STATE, GENERATOR, FORK, NOT_FORKED)
 

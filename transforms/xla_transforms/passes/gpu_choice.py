@@ -8,7 +8,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.tree import value_of
 
@@ -18,6 +18,7 @@ NUMBER = Rule(
     "The number of a GPU, as an option gives it, no longer chooses a device.",
     "A process has one XLA device; which of several it gets is said to the runtime (pytorch/xla v2.9.0).",
     Severity.INFO,
+    Safety.DISPLAY,
 )
 RULES = (NUMBER,)
 

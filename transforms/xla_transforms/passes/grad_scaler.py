@@ -15,7 +15,7 @@ import libcst as cst
 
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import is_word
 from xla_transforms.plan import Planned
 from xla_transforms.roles.classes import bases
@@ -39,6 +39,7 @@ STATE = Rule(
     "scaler-state",
     "Checkpoints are written without the scaler's state.",
     "There is no scaler whose state could be stored; old checkpoints can still be read.",
+    safety=Safety.DISPLAY,
 )
 XLA_SCALER = Rule(
     "XLA314",
@@ -52,6 +53,7 @@ DERIVED = Rule(
     "A class derives from a gradient scaler.",
     "Its instances stay switched on beside torch_xla, at the price of a host read at every step.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 SCALE_READ = Rule(
     "XLA316",
@@ -59,6 +61,7 @@ SCALE_READ = Rule(
     "The scale of a gradient scaler is read in a training loop.",
     "It lives on the device: each get_scale() is an execution of its own (torch_xla up to 2.8).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (UNWOUND, KEPT, STATE, XLA_SCALER, DERIVED, SCALE_READ)
 

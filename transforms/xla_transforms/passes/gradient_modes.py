@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Part
 from xla_transforms.statements import live_calls, migrating
 from xla_transforms.tree import has_star
@@ -33,6 +33,7 @@ CHECKPOINT_LEFT = Rule(
     "Activation checkpointing is used in a way that PyTorch/XLA does not offer.",
     "torch_xla.utils.checkpoint takes positional inputs and knows re-entrant autograd alone.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 ANOMALY = Rule(
     "XLA264",
@@ -40,6 +41,7 @@ ANOMALY = Rule(
     "Anomaly detection reads every gradient on the host.",
     "Each read is an execution of its own; a step that is one execution becomes many.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (INFERENCE, CHECKPOINT, CHECKPOINT_LEFT, ANOMALY)
 

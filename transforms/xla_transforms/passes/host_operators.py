@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops.hot import HotPath
 from xla_transforms.statements import migrating
 from xla_transforms.tree import method, receiver
@@ -23,6 +23,7 @@ ON_HOST = Rule(
     "What it needs is computed and fetched first: one more execution for its forward and one for its "
     "backward pass (pytorch/xla troubleshooting, counters aten::*).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (ON_HOST,)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.effects import Effect
@@ -27,6 +27,7 @@ READ = Rule(
     "Something in a step loop brings a value to the host in every step.",
     "Each read before the barrier is an execution of its own and makes the host wait (pytorch/xla#2231).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 BRANCH = Rule(
     "XLA702",
@@ -34,6 +35,7 @@ BRANCH = Rule(
     "Python decides by the value of a device tensor in a step loop.",
     "The condition is read in every step, which cuts the step in two executions (pytorch/xla#1368).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 GUARDED = Rule(
     "XLA703",

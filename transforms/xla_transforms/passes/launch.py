@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.replicas import INDEX, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE, Launch
 from xla_transforms.replicas.collectives import short
@@ -32,6 +32,7 @@ LEFT = Rule(
     "A start of processes could not be written anew.",
     "torch_xla.launch takes a function of a module and waits for its processes.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 REPEATED = Rule(
     "XLA164",
@@ -40,6 +41,7 @@ REPEATED = Rule(
     "SageMaker's launcher imports the script and calls _mp_fn in each process: nothing runs before, in one "
     "alone (AWS, \"Bring your own deep learning model\" of SageMaker Training Compiler).",
     Severity.INFO,
+    Safety.DISPLAY,
 )
 RULES = (SPAWN, LEFT, REPEATED)
 

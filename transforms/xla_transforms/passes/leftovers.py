@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Site
 from xla_transforms.scopes import How
 from xla_transforms.statements import migrating, path_of
@@ -20,6 +20,7 @@ LEFT = Rule(
     "Something of torch.cuda is left in the script, because no rule understands its use.",
     "Most of torch.cuda raises without CUDA; the rest silently answers with zeros.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (LEFT,)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops.effects import Effect
 from xla_transforms.plan import Planned
 from xla_transforms.replicas.feeds import PLAIN, Feed
@@ -29,12 +29,14 @@ UNPARTED = Rule(
     "The data of a training loader is not parted among the replicas.",
     "Every replica reads all of it: the work of all for the progress of one (pytorch/xla#7904).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 WHOLE = Rule(
     "XLA516",
     "evaluation-whole",
     "Every replica evaluates on all of the data.",
     "A DistributedSampler pads to equal parts, and what it repeats counts twice (pytorch/pytorch#25162).",
+    safety=Safety.DISPLAY,
 )
 RULES = (PARTED, UNPARTED, WHOLE)
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Safety
 from xla_transforms.loops import Loop
 from xla_transforms.loops.travels import travel
 from xla_transforms.placing import device_at, may_be_cpu, xla_test
@@ -33,6 +33,7 @@ UNWRAPPED = Rule(
     "loader-not-wrapped",
     "A loader stays a plain DataLoader; its loop keeps its transfers and gets an explicit barrier.",
     "MpDeviceLoader moves every tensor of a batch; code that needs one on the host would fail.",
+    safety=Safety.DISPLAY,
 )
 RULES = (WRAP, UNWRAPPED)
 

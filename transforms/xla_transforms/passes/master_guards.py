@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.guarding import Guards, Hoists
 from xla_transforms.loops.sinks import bound_names
 from xla_transforms.replicas import Region
@@ -31,6 +31,7 @@ GUARDED = Rule(
     "A save stands under a guard that lets one replica through.",
     "The other replicas do not reach it: where a reduction is pending the one that saves waits for ever.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 DECIDED = Rule(
     "XLA813",
@@ -52,6 +53,7 @@ UNSHOWN = Rule(
     "A step closure is added under a guard that lets one replica through.",
     "The replicas' graphs differ in that step: the reductions in them do not meet (pytorch/xla#1795).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 READ = Rule(
     "XLA725",
@@ -65,6 +67,7 @@ UNREAD = Rule(
     "The master alone reads a value of the device.",
     "A read makes the device run what is pending: where a reduction is, the master waits for the others.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (UNGUARDED, GUARDED, DECIDED, SHOWN, UNSHOWN, READ, UNREAD)
 

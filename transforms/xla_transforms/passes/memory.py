@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.statements import bare, define, in_double_quotes, live_calls, migrating, path_of, reads_of
 from xla_transforms.tree import string_value
@@ -27,6 +27,7 @@ PEAK = Rule(
     "memory-meaning",
     "A memory statistic means something a little different on XLA.",
     "XLA counts what the runtime holds since the process began; there is no cache and no reset.",
+    safety=Safety.DISPLAY,
 )
 NO_COUNTERPART = Rule(
     "XLA213",
@@ -34,6 +35,7 @@ NO_COUNTERPART = Rule(
     "A memory statistic has no counterpart on XLA and is left.",
     "xm.get_memory_info knows bytes_used, bytes_limit and peak_bytes_used, nothing else.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (MEMORY, PEAK, NO_COUNTERPART)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops import Effect
 from xla_transforms.replicas.keywords import keys_given, spread
 from xla_transforms.replicas.numbers import Amount, learning_rates, plain
@@ -34,6 +34,7 @@ EACH = Rule(
     "Every replica does what was meant to be done once.",
     "Replicas that write one file, or one run of a logger, overwrite each other.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 BATCH = Rule(
     "XLA174",
@@ -41,12 +42,14 @@ BATCH = Rule(
     "The batch size of a script for one process is that of each replica.",
     "The global batch grows with the number of replicas, and learning rate and warm-up were tuned for the "
     "smaller one (the guide to tuning of SageMaker's training compiler).",
+    safety=Safety.DISPLAY,
 )
 MASKS = Rule(
     "XLA176",
     "same-masks",
     "All replicas draw the same random numbers on the device.",
     "With one seed for all, dropout drops the same units everywhere.",
+    safety=Safety.DISPLAY,
 )
 RULES = (PRINT, EACH, BATCH, MASKS)
 

@@ -42,7 +42,6 @@ BEFORE = Rule(
     "On XLA a move makes new parameters; the optimizer would train the old ones (pytorch/xla#1623). "
     "set_swap_module_params_on_conversion lets the move keep them.",
     Severity.ERROR,
-    Safety.UNSAFE,
 )
 ROUND_TRIP = Rule(
     "XLA413",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.scalers import on_device
 from xla_transforms.statements import bare
@@ -29,6 +29,7 @@ LEFT = Rule(
     "An optimizer's state is loaded in a way that leaves no place to move it to the device.",
     "Syncfree optimizers fail on a state that is on the CPU (torch_xla/amp/syncfree).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (STATE, LEFT)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.scopes import Binding, How
 from xla_transforms.statements import migrating
 
@@ -21,6 +21,7 @@ PACKAGE = Rule(
     "The script imports a package that only runs on CUDA.",
     "Its kernels are CUDA code: importing it or calling it fails on a machine without CUDA.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 OPTIONAL = Rule(
     "XLA952",
@@ -28,6 +29,7 @@ OPTIONAL = Rule(
     "The script can do without a package that only runs on CUDA.",
     "The import is tried, and a machine without CUDA takes the other way.",
     Severity.INFO,
+    Safety.DISPLAY,
 )
 RULES = (PACKAGE, OPTIONAL)
 

@@ -8,7 +8,7 @@ are left ask one that is not there, and take each replica for the only process.
 from __future__ import annotations
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.collectives import short
 from xla_transforms.replicas.scripts import main_guard
 from xla_transforms.roles.fold import IN_GROUP
@@ -20,6 +20,7 @@ PART = Rule(
     "Files of one program are rewritten alike, or each replica takes itself for the only process "
     "(pytorch/xla v2.9.0, torch_xla.py).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (PART,)
 

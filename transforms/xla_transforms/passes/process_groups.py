@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
 from xla_transforms.roles.spawns import SPAWNERS
@@ -25,6 +25,7 @@ LEFT = Rule(
     "Process groups on nccl need CUDA; torch_xla.launch starts one process for each device, and "
     "xm.optimizer_step reduces the gradients (pytorch/xla v2.9.0).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 GONE = Rule(
     "XLA132",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops import Effect, Loop
 from xla_transforms.roles import Kind
 from xla_transforms.tree import argument, has_star, number_value, value_of
@@ -19,6 +19,7 @@ LAST = Rule(
     "ragged-last-batch",
     "The last batch of an epoch may be smaller than the others.",
     "Its shape is one more compilation; of several replicas it can leave one waiting (pytorch/xla#2020).",
+    safety=Safety.DISPLAY,
 )
 RULES = (LAST,)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE, Style
 from xla_transforms.roles import Kind
 from xla_transforms.roles.ranks import COUNTS, FUNCTIONS, PLACES, SIZES
@@ -33,6 +33,7 @@ EARLY = Rule(
     "Asking the XLA runtime there would initialise it, and torch_xla.launch refuses that "
     "(pytorch/xla v2.9.0, _internal/pjrt.py).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (ASKED, EARLY)
 

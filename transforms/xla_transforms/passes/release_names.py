@@ -7,13 +7,14 @@ Source: the tagged sources of pytorch/xla v1.11.0, v1.12.0 and v1.13.0 (``core/x
 from __future__ import annotations
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Safety
 
 NEWER = Rule(
     "XLA938",
     "newer-name",
     "A name is written that the older ones of the target's releases lack.",
     "A target covers several releases; in the older ones the name raises AttributeError or ImportError.",
+    safety=Safety.DISPLAY,
 )
 RULES = (NEWER,)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.statements import bare
 from xla_transforms.tree import method, receiver, value_of
 
@@ -28,6 +28,7 @@ OWN = Rule(
     "A model that has running statistics evaluates where no broadcast can be written.",
     "Each replica's batch norms have statistics of their own (pytorch/xla#2223).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (BUFFERS, OWN)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.tree import value_of
 from xla_transforms.unwrapping import unwrap, unwrap_modules
@@ -34,6 +34,7 @@ UNEQUAL = Rule(
     "It is not known what holds the model that was wrapped: its initial weights are not made equal.",
     "Replicas that start from different weights never agree (pytorch/xla#2911).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (WRAPPER, MODULE, UNEQUAL)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.jobs import Job, entry, jobs
 from xla_transforms.roles.facts import Kind
 from xla_transforms.targets import TARGETS
@@ -39,6 +39,7 @@ CLOSED = Rule(
     "SageMaker Training Compiler gets no new releases, and its containers no fixes.",
     "AWS says so at the head of its guides to the compiler; the existing containers stay accessible.",
     Severity.WARNING,
+    Safety.DISPLAY,
     once=True,
 )
 LEFT = Rule(
@@ -46,6 +47,7 @@ LEFT = Rule(
     "sagemaker-job-left",
     "A script that starts jobs on SageMaker is left alone for other targets.",
     "Where and in which container a job runs is part of the move only for SageMaker's own containers.",
+    safety=Safety.DISPLAY,
 )
 RULES = (COMPILER, DISTRIBUTION, CLOSED, LEFT)
 

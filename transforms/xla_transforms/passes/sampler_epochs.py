@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.replicas.epochs import Epoch
 from xla_transforms.replicas.feeds import Feed
@@ -30,6 +30,7 @@ SAME_ORDER = Rule(
     "A DistributedSampler shuffles by its seed and the number that set_epoch gives it "
     "(torch/utils/data/distributed.py).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (EPOCH, SAME_ORDER)
 

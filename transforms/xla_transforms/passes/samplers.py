@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.plan import Planned
 from xla_transforms.replicas import RANK, WORLD_SIZE
 from xla_transforms.replicas.feeds import SAMPLERS
@@ -33,6 +33,7 @@ UNKNOWN = Rule(
     "A number of processes that the user gives need not be the number of XLA devices "
     "(torch/utils/data/distributed.py raises, or leaves data out).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (SAMPLER, UNKNOWN)
 

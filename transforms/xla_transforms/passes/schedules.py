@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.numbers import Amount, plain
 from xla_transforms.roles import Kind
 from xla_transforms.roles.structure import loaders_behind
@@ -24,6 +24,7 @@ STEPS = Rule(
     "A schedule counts steps by the size of the data set.",
     "Each replica takes the steps of its own share (pytorch/xla#1012).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 FIXED = Rule(
     "XLA179",
@@ -32,6 +33,7 @@ FIXED = Rule(
     "On N replicas as many steps see N times the data: the learning rate falls later, or never "
     "(pytorch/xla#1012).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RATE = Rule(
     "XLA178",
@@ -39,6 +41,7 @@ RATE = Rule(
     "The learning rate is computed from the number of replicas.",
     "There are as many replicas as XLA devices, which need not be as many as there were GPUs "
     "(pytorch/xla v2.9.0, torch_xla.py, launch).",
+    safety=Safety.DISPLAY,
 )
 RULES = (STEPS, FIXED, RATE)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing.flags import is_flag
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
@@ -30,6 +30,7 @@ UNSEEDED = Rule(
     "A seed stands where no statement can follow it; the XLA device is not seeded there.",
     "torch.manual_seed does not reach the XLA device.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (DEVICE_SEED, UNSEEDED)
 

@@ -7,7 +7,7 @@ Source: pytorch/xla v2.9.0, the guide "PyTorch on XLA devices" (one process for 
 from __future__ import annotations
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing import several_devices, sharding, shares_several
 
 SEVERAL = Rule(
@@ -17,6 +17,7 @@ SEVERAL = Rule(
     "One XLA process has one device; a model split over cuda:0 and cuda:1 has no counterpart "
     "(pytorch/xla guide: one process for each device).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 SHARDED = Rule(
     "XLA197",
@@ -25,6 +26,7 @@ SHARDED = Rule(
     "FSDP, DTensor, pipelines and torch.distributed.rpc know CUDA and the CPU alone; on XLA a model is "
     "parted by torch_xla.distributed.fsdp or spmd (pytorch/xla v2.9.0).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (SEVERAL, SHARDED)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule
+from xla_transforms.findings import Rule, Safety
 from xla_transforms.loops import Effect
 from xla_transforms.roles import Kind
 from xla_transforms.roles.fold import number_of
@@ -21,6 +21,7 @@ BIASED = Rule(
     "BatchNorm keeps a smaller running variance on XLA where batches are small.",
     "PyTorch/XLA keeps the biased variance of a batch, (n - 1) / n of what PyTorch keeps: evaluation differs "
     "by that, training does not (run on torch_xla 2.9).",
+    safety=Safety.DISPLAY,
 )
 RULES = (BIASED,)
 

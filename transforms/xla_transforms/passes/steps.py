@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.gradients import Gradients, Place
 from xla_transforms.plan import Planned
@@ -42,6 +42,7 @@ UNRESOLVED = Rule(
     "Something is stepped in a training loop, and the analysis does not know what it is.",
     "An optimizer's step that stays plain lets replicas train alone (pytorch/xla#2374).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 OUT_OF_REACH = Rule(
     "XLA615",
@@ -49,6 +50,7 @@ OUT_OF_REACH = Rule(
     "Gradients are used before the step, at a place where the optimizer has no name.",
     "They have to be the mean of all replicas before they are clipped or read (pytorch/xla#1708).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (STEP, REDUCE, UNRESOLVED, OUT_OF_REACH)
 

@@ -11,7 +11,7 @@ import libcst as cst
 
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.statements import bare, leave_with, live_calls, migrating, sole_target
 from xla_transforms.tree import method, receiver, same
@@ -28,6 +28,7 @@ STREAM_LEFT = Rule(
     "A CUDA stream is used in a way that is not understood and is left.",
     "torch.cuda.Stream() raises without CUDA.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RANGE = Rule(
     "XLA243",
@@ -41,6 +42,7 @@ GRAPH = Rule(
     "CUDA graphs have no counterpart and have to be taken out by hand.",
     "XLA records the step as a graph by itself, at every barrier; capture and replay raise without CUDA.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (STREAM, STREAM_LEFT, RANGE, GRAPH)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.tree import string_value
@@ -35,12 +35,14 @@ NO_TWIN = Rule(
     "no-syncfree-twin",
     "An optimizer that has no syncfree twin stays as it is.",
     "torch_xla has syncfree versions of SGD, Adam and AdamW alone.",
+    safety=Safety.DISPLAY,
 )
 CHOSEN = Rule(
     "XLA404",
     "optimizer-by-name",
     "An optimizer whose class is chosen at run time stays as it is.",
     "Its class is not known before the script runs.",
+    safety=Safety.DISPLAY,
 )
 CUDA_ONLY = Rule(
     "XLA405",
@@ -48,6 +50,7 @@ CUDA_ONLY = Rule(
     "An optimizer of a package that exists for CUDA alone has no counterpart on XLA.",
     "apex and bitsandbytes update the parameters with CUDA kernels of their own.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (SYNCFREE, FUSED, NO_TWIN, CHOSEN, CUDA_ONLY)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.statements import live_calls
 from xla_transforms.tree import same, value_of
 
@@ -20,6 +20,7 @@ CONVERTED = Rule(
     "It raises for tensors that are not on a GPU, and without a process group is a plain BatchNorm in silence"
     " (torch/nn/modules/batchnorm.py).",
     Severity.ERROR,
+    Safety.UNSAFE,
 )
 RULES = (CONVERTED,)
 

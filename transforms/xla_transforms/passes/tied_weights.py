@@ -33,7 +33,6 @@ KEPT = Rule(
     "Whether the weights are tied is not known where the model is moved; "
     "set_swap_module_params_on_conversion keeps a tie that is there.",
     Severity.WARNING,
-    Safety.UNSAFE,
 )
 ELSEWHERE = Rule(
     "XLA423",
@@ -41,6 +40,7 @@ ELSEWHERE = Rule(
     "A model ties weights, and the program does not show who moves it to the device.",
     "Whoever does has to tie them again after the move and before the optimizer is built.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (RETIED, KEPT, ELSEWHERE)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.scopes import How
 from xla_transforms.statements import bare, live_calls, migrating, path_of, sole_target, write_wait
@@ -30,6 +30,7 @@ SPLIT = Rule(
     "timer-barrier",
     "A measurement ends at a barrier of its own.",
     "What is measured has to be run; every barrier with work before it is an execution.",
+    safety=Safety.DISPLAY,
 )
 LEFT = Rule(
     "XLA233",
@@ -37,6 +38,7 @@ LEFT = Rule(
     "A CUDA event is used in a way that is not understood and is left.",
     "torch.cuda.Event().record() raises without CUDA.",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (TIMER, SPLIT, LEFT)
 

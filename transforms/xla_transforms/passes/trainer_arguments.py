@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import of_kind
@@ -37,6 +37,7 @@ LAST = Rule(
     "trainer-last-batch",
     "transformers' Trainer keeps the smaller last batch of an epoch.",
     "Its shape is one more compilation; dataloader_drop_last decides (transformers, TrainingArguments).",
+    safety=Safety.DISPLAY,
 )
 WORKERS = Rule(
     "XLA927",
@@ -44,6 +45,7 @@ WORKERS = Rule(
     "transformers' Trainer loads its data in the process that trains.",
     "A compiled step is faster, and the data must not be what it waits for (SageMaker's guide: at least as "
     "many workers as devices, fewer than CPU cores).",
+    safety=Safety.DISPLAY,
 )
 COMPILED = Rule(
     "XLA930",
@@ -58,6 +60,7 @@ CHECKPOINTING = Rule(
     "torch.utils.checkpoint asks for a module torch.xla that does not exist; torch_xla has a function of its "
     "own (pytorch/xla v2.9.0, utils/checkpoint.py; run with transformers 4.57).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (OPTIMIZER, HALF, LAST, WORKERS, COMPILED, CHECKPOINTING)
 

@@ -12,7 +12,7 @@ import libcst as cst
 
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.findings import Rule, Severity
 from xla_transforms.models import comes_before, keep_identity, moves, parameters_taken, same_model
 from xla_transforms.roles import Kind
 from xla_transforms.tree import given, method, receiver, walk
@@ -24,7 +24,6 @@ ORDER = Rule(
     "On XLA a move makes new parameters, and Trainer refuses an optimizer that holds others; the switch of "
     "torch.__future__ lets the move keep them (transformers v4.57, trainer.py; run on torch_xla 2.9).",
     Severity.ERROR,
-    Safety.UNSAFE,
 )
 GUARD = Rule(
     "XLA929",

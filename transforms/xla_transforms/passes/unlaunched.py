@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas import Launch
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers, destination
@@ -22,6 +22,7 @@ ALONE = Rule(
     "Without a launch the world is of one replica: its sampler gives it all the data, and its gradients stay "
     "its own (pytorch/xla v2.9.0, torch_xla.py).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (ALONE,)
 

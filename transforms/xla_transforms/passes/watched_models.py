@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.tree import value_of
 
 WATCHED = Rule(
@@ -21,6 +21,7 @@ WATCHED = Rule(
     "A hook that one replica alone has reads what the others do not: they wait for each other for ever "
     "(pytorch/xla#1562); on one device each tensor that is read is one more execution.",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 RULES = (WATCHED,)
 

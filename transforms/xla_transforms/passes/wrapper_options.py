@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Severity
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.tree import method, receiver, value_of
 
 UNUSED = Rule(
@@ -19,6 +19,7 @@ UNUSED = Rule(
     "xm.reduce_gradients reduces the gradients that a replica has; where another one has others, both wait "
     "for ever (pytorch/xla v2.9.0, core/xla_model.py).",
     Severity.WARNING,
+    Safety.DISPLAY,
 )
 METHOD = Rule(
     "XLA618",
@@ -26,6 +27,7 @@ METHOD = Rule(
     "A method of DistributedDataParallel has no counterpart.",
     "The wrapper is gone, and its methods with it (torch/nn/parallel/distributed.py).",
     Severity.ERROR,
+    Safety.DISPLAY,
 )
 RULES = (UNUSED, METHOD)
 

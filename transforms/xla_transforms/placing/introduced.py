@@ -74,7 +74,8 @@ class Introduced:
                 anchor = self._first_statement(region, needs)
                 self._anchors[region] = anchor
                 if anchor is not None:
-                    change = self.context.plan.change(VARIABLE, anchor, "one variable holds the device")
+                    with self.context.plan.apart():
+                        change = self.context.plan.change(VARIABLE, anchor, "one variable holds the device")
                     change.before(anchor, f"{NEW} = {change.spell(self.context.target.device)}")
         return self._anchors[region]
 

@@ -1,0 +1,106 @@
+"""Comments by which a script says what is to be left alone: ``# xla-migrate: ignore[XLA301] reason``.
+
+``ignore`` holds for the statement (of a compound one, the head) that it stands in or behind; alone on a line,
+for the next one.
+``ignore-start`` holds from its line to ``ignore-end`` (of the same rules), ``ignore-file`` for the file.
+Without rules in brackets all are meant.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xla_transforms.comments import comments
+from xla_transforms.findings import Span
+
+_COMMENT = re.compile(
+    r"#\s*xla-migrate:\s*ignore(?P<kind>-file|-start|-end)?\b(?:\s*\[(?P<rules>[^\]]*)\])?\s*(?P<reason>.*)"
+)
+_BETWEEN = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+_END = sys.maxsize
+
+
+@dataclass
+class Ignore:
+    """One comment. ``rules`` are the codes, names or beginnings of codes that it gives, none for all;
+    ``first`` and ``last`` are the lines that it holds for. ``used`` tells whether it hid something."""
+
+    span: Span
+    kind: str
+    rules: tuple[str, ...]
+    reason: str
+    first: int
+    last: int
+    used: bool = field(default=False, compare=False)
+
+    def covers(self, span: Span) -> bool:
+        """Whether it holds for a piece of the text: by where that begins."""
+        return self.first <= span.line <= self.last
+
+    def names(self, code: str, name: str) -> bool:
+        """Whether it means a rule."""
+        return not self.rules or any(is_named(code, name, one) for one in self.rules)
+
+
+def is_named(code: str, name: str, selector: str) -> bool:
+    """Whether a selector means a rule: ``XLA301``, ``XLA3``, ``autocast``, or ``ALL``."""
+    wanted = selector.strip().upper()
+    return wanted == "ALL" or wanted == name.upper() or (wanted.startswith("XLA") and code.startswith(wanted))
+
+
+def ignores(text: str) -> list[Ignore]:
+    """The comments of a script that tell the tool what to leave alone, in their order."""
+    if "xla-migrate:" not in text:
+        return []
+    lines = logical_lines(text)
+    found: list[Ignore] = []
+    for offset, comment in comments(text):
+        match = _COMMENT.search(comment)
+        if match is not None:
+            found += _ignore(found, match, _span(text, offset + match.start(), match.group()), lines)
+    return found
+
+
+def logical_lines(text: str) -> list[tuple[int, int]]:
+    """First and last line of each simple statement and of each head of a compound one."""
+    found: list[tuple[int, int]] = []
+    first = None
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NEWLINE and first is not None:
+                found.append((first, token.start[0]))
+                first = None
+            elif first is None and token.type not in _BETWEEN:
+                first = token.start[0]
+    except (tokenize.TokenError, SyntaxError):
+        pass  # what was found so far
+    return found
+
+
+def _ignore(
+    found: list[Ignore], match: re.Match[str], span: Span, lines: list[tuple[int, int]]
+) -> Iterator[Ignore]:
+    kind = (match["kind"] or "").lstrip("-")
+    rules = tuple(part.strip() for part in (match["rules"] or "").split(",") if part.strip())
+    first, last = next((pair for pair in lines if pair[1] >= span.line), (span.line, span.line))
+    if kind == "file":
+        first, last = 1, _END
+    elif kind == "start":
+        first, last = span.line, _END
+    elif kind == "end":
+        opened = [one for one in found if one.kind == "start" and one.rules == rules and one.last == _END]
+        if opened:
+            opened[-1].last = span.line
+            return
+        first, last = _END, _END  # of nothing
+    yield Ignore(span, kind, rules, match["reason"].strip(), first, last)
+
+
+def _span(text: str, offset: int, comment: str) -> Span:
+    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    return Span(offset, offset + len(comment), line, column, line, column + len(comment))
