@@ -5,6 +5,7 @@ from __future__ import annotations
 DEVICE = (
     "several_devices",
     "device",
+    "outside_devices",
     "device_types",
     "type_names",
     "device_moves",

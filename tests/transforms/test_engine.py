@@ -376,6 +376,47 @@ def test_names_that_were_unbound_before_do_not_matter(passes) -> None:  # type: 
     assert migrate_bytes(SCRIPT).changes
 
 
+FILES = {
+    "train.py": b"from engine import fit\nimport torch\nopt = torch.device('cuda')\nfit(opt)\n",
+    "engine.py": b"import torch\ndef fit(opt):\n    torch.ones(1).to(opt).cuda()\n",
+    "other.py": b"import torch\nopt = torch.device('cuda')\nprint(opt)\n",
+}
+
+
+def _spoils(name: str):  # type: ignore[no-untyped-def]
+    def run(context: Context) -> None:
+        use = context.index.named("opt")[-1]
+        text = "1 +" if context.index.source.path == name else "(opt)"
+        context.plan.change(RULE, use, "test").replace(use, text)
+
+    return run
+
+
+def test_what_belongs_with_the_changes_of_another_file_is_withdrawn_with_them(passes) -> None:  # type: ignore[no-untyped-def]
+    passes(_spoils("engine.py"))
+    outcomes = migrate_program(FILES)
+    assert {path: outcome.data == FILES[path] for path, outcome in outcomes.items()} == {
+        "train.py": True,
+        "engine.py": True,
+        "other.py": False,
+    }
+    assert [f.code for f in outcomes["train.py"].findings] == ["XLA004"]
+    assert "they belong with those of engine.py" in outcomes["train.py"].findings[0].message
+
+
+def test_a_file_that_the_tool_fails_on_leaves_its_program_as_it_was(passes) -> None:  # type: ignore[no-untyped-def]
+    def run(context: Context) -> None:
+        if context.index.source.path == "train.py":
+            raise ValueError("a bug")
+        _spoils("")(context)
+
+    passes(run)
+    outcomes = migrate_program(FILES)
+    assert outcomes["train.py"].failed
+    assert outcomes["engine.py"].data == FILES["engine.py"]
+    assert outcomes["other.py"].data != FILES["other.py"]
+
+
 def test_overlapping_changes(passes) -> None:  # type: ignore[no-untyped-def]
     def run(context: Context) -> None:
         first, second, third = context.index.source.module.body[-3:]

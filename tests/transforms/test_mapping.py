@@ -119,6 +119,26 @@ def test_an_optimizer_from_outside_of_the_project_is_unknown_and_said_why() -> N
     assert told.endswith("elsewhere.make(), which main.py:12 calls, is not in the project")
 
 
+def test_a_step_of_a_class_of_the_program_is_followed_into_it() -> None:
+    code = """
+    class Several:
+        def __init__(self, *inner):
+            self.inner = [torch.optim.SGD(p, 0.1), torch.optim.Adam(q)]
+        def step(self):
+            for optimizer in self.inner:
+                optimizer.step()
+        def zero_grad(self):
+            pass
+    def make(name):
+        return Several() if name else torch.optim.SGD(p, 0.1)
+    optimizer = make(name)
+    for _ in range(9):
+        loss().backward()
+        optimizer.step()
+    """
+    assert only({"fit.py": code}).answers["step"].told == "torch.optim.Adam, torch.optim.SGD"
+
+
 def test_a_loader_from_outside_of_the_project_is_unknown() -> None:
     made = "import elsewhere\n" + dedent(MAIN).replace("DataLoader(", "elsewhere.Loader(")
     program = only({"main.py": made, "engine.py": ENGINE})
@@ -169,3 +189,9 @@ def test_parameters_that_are_changed_by_hand_are_stepped() -> None:
 
 def test_a_file_that_is_no_python_is_told() -> None:
     assert mapped({"broken.py": "def f(:\n    torch.cuda.synchronize()\n"}).failed.keys() == {"broken.py"}
+
+
+def test_a_package_that_hands_on_its_modules_is_one_program_with_them() -> None:
+    library = {"lib/__init__.py": "from .engine import train_one_epoch\n", "lib/engine.py": ENGINE}
+    entry = {"main.py": MAIN.replace("from engine", "from lib")}
+    assert only({**library, **entry}).resolved

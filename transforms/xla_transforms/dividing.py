@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from xla_transforms.encoding import SourceError, decode
-from xla_transforms.grouping import FRAMEWORK, GPU, imported, module_name, nearest
+from xla_transforms.grouping import FRAMEWORK, GPU, imported, module_name, nearest, packages_of
 
 _GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
@@ -39,8 +39,9 @@ def _parts(files: Mapping[str, bytes]) -> list[list[str]]:
     for name in dict.fromkeys(names.values()):
         by_tail.setdefault(name.rpartition(".")[2], []).append(name)
     joined = _Joined(names.values())
+    packages = packages_of(names.values())
     for path, data in files.items():
-        for wanted in set(imported(names[path], _text(data))):
+        for wanted in set(imported(names[path], _text(data), packages)):
             for other in nearest(names[path], wanted, by_tail):
                 joined.join(names[path], other)
     found: dict[str, list[str]] = {}

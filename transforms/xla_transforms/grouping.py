@@ -6,7 +6,7 @@ An unrelated script in the same folder is a program of its own: what it does say
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 # What a program that uses a GPU, or a helper of one, says somewhere. Its other modules need not: a file that
 # asks for the rank, steps an optimizer or defines a scheduler is part of the program all the same.
@@ -33,6 +33,7 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
 
     ``others`` are modules that are there, too, but are of no interest: an import may mean one of them.
     """
+    others = list(others)
     root = {name: name for name in texts}
 
     def find(name: str) -> str:
@@ -44,8 +45,9 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
     by_tail: dict[str, list[str]] = {}
     for name in dict.fromkeys([*texts, *others]):
         by_tail.setdefault(name.rpartition(".")[2], []).append(name)
+    packages = packages_of([*texts, *others])
     for name, text in texts.items():
-        for wanted in imported(name, text):
+        for wanted in imported(name, text, packages):
             for other in nearest(name, wanted, by_tail):
                 if other in root:
                     root[find(other)] = find(name)
@@ -55,8 +57,14 @@ def groups(texts: Mapping[str, str], others: Iterable[str] = ()) -> list[list[st
     return list(found.values())
 
 
-def imported(importer: str, text: str) -> Iterator[str]:
+def packages_of(names: Iterable[str]) -> set[str]:
+    """The modules that hold others: a relative import in such a one starts at itself."""
+    return {name.rpartition(".")[0] for name in names} - {""}
+
+
+def imported(importer: str, text: str, packages: Collection[str] = ()) -> Iterator[str]:
     """The dotted paths that a module imports, and those that its imported names may be."""
+    importer = f"{importer}.__init__" if importer in packages else importer
     for match in _IMPORT.finditer(text):
         if match["modules"]:
             yield from (part.split()[0] for part in match["modules"].split(",") if part.strip())

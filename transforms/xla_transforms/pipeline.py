@@ -10,7 +10,7 @@ from xla_transforms.cleanup import unused_imports
 from xla_transforms.context import Context
 from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
-from xla_transforms.findings import Finding
+from xla_transforms.findings import Finding, Span
 from xla_transforms.formatting import format_changed
 from xla_transforms.grouping import FRAMEWORK, GPU, groups, module_name
 from xla_transforms.mapping import Mapper, ProjectMap
@@ -117,7 +117,9 @@ class _Batch:
             whole = [index.name for index in program.reachable(program.modules[script])]
             shared = {name: path for name, path in rest.items() if name in whole}
             self._write({script: parsed[script]}, shared, self.analysed({script: parsed[script], **shared}))
-        self._write(rest, {}, self.analysed(rest) if scripts else roles)
+        roles = self.analysed(rest) if scripts else roles
+        self._write(rest, {}, roles)
+        self._keep_whole(rest, roles.program)
 
     def _write(self, paths: dict[str, str], beside: dict[str, str], roles: Roles) -> None:
         """Migrate modules of one program, of which those ``beside`` them are another one's to write."""
@@ -126,6 +128,22 @@ class _Batch:
             index = roles.program.modules[name]
             context = Context(index, roles, Plan(index), self.settings, tuple(beside.values()))
             self.outcomes[path] = _guarded(_Module(context, data, encoding, path), self.failure)
+
+    def _keep_whole(self, group: dict[str, str], program: Program) -> None:
+        """Withdraw what belongs with the changes of a file that keeps none: a half would run nowhere."""
+        for name in [n for n, path in group.items() if _refused(self.outcomes[path])]:
+            for index in program.related(program.modules[name]):
+                path = group[index.name]
+                self.outcomes[path] = self._without(path, group[name])
+
+    def _without(self, path: str, other: str) -> Outcome:
+        """The outcome of a file without its changes, which belong with those of another one."""
+        outcome = self.outcomes[path]
+        if not outcome.edits:
+            return outcome
+        reason = f"they belong with those of {other}, which are not sound"
+        kept = replace(outcome, code=outcome.source, edits=(), changes=(), _narrower=None)
+        return _withdrawn(kept, self.sources[path].span_of(0, 0), reason)
 
     def _apart(self, program: Program) -> list[str]:
         """The scripts of a program that cannot start their processes anew, where without them others can.
@@ -176,6 +194,18 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
         return failure(module.path, module.data, SourceError("XLA006", reason))
 
 
+def _refused(outcome: Outcome) -> bool:
+    return outcome.failed or any(finding.code == WITHDRAWN.code for finding in outcome.findings)
+
+
+def _withdrawn(outcome: Outcome, span: Span, reason: str) -> Outcome:
+    """The outcome of a file that keeps none of its changes, with the reason."""
+    advice = "please report this file; migrate it by the findings below meanwhile"
+    message = f"all changes withdrawn: {reason}"
+    finding = Finding(WITHDRAWN.code, WITHDRAWN.name, WITHDRAWN.severity, message, span, advice)
+    return replace(outcome, findings=(finding, *outcome.findings))
+
+
 def _speaks(text: str) -> bool:
     of_torch = "torch" in text and GPU.search(text) is not None
     return of_torch or FRAMEWORK.search(text) is not None
@@ -208,11 +238,12 @@ class _Module:
         try:
             code = self._sound(sites, ids)
         except Conflict as error:
-            return self._withdrawn(base, str(error))
+            return _withdrawn(base, source.span_of(0, 0), str(error))
         if code is None and check.parse(text) is None:  # the parser takes what Python refuses
             raise syntax_error(text, SyntaxError())
         if code is None:
-            return self._withdrawn(base, "the result would not compile or would use an unbound name")
+            reason = "the result would not compile or would use an unbound name"
+            return _withdrawn(base, source.span_of(0, 0), reason)
         edits = tuple(line_edits(source.text, code))
         changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
         return replace(base, code=code, edits=edits, changes=changes)
@@ -266,11 +297,3 @@ class _Module:
             text += source.newline if plan.imports.apart() and offset < len(source.text) else ""
             sites.append(Site(offset, offset, _writes(text), 0, -1))
         return sites
-
-    def _withdrawn(self, base: Outcome, reason: str) -> Outcome:
-        span = self.context.index.source.span_of(0, 0)
-        finding = Finding(
-            WITHDRAWN.code, WITHDRAWN.name, WITHDRAWN.severity, f"all changes withdrawn: {reason}", span,
-            "please report this file; migrate it by the findings below meanwhile",
-        )  # fmt: skip
-        return replace(base, findings=(finding, *base.findings))

@@ -31,6 +31,11 @@ class Program:
         held = self._parents.get(id(node))
         return held[1].index if held is not None else self._by_root[node]  # type: ignore[index]
 
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """What holds a node; ``None`` also for one that stands in no module."""
+        held = self._parents.get(id(node))
+        return held[0] if held is not None else None
+
     @cached_property
     def uses_cuda(self) -> bool:
         """Whether anything names CUDA (or torch's accelerator) as a place to compute: else no pass is run."""
@@ -59,16 +64,6 @@ class Program:
                 elif isinstance(node.func, cst.Name):
                     found[node.func.value].append(node)
         return found
-
-    @cached_property
-    def handed(self) -> list[cst.Call]:
-        """The calls of what a function was given: ``fn(...)``, where ``fn`` is a parameter."""
-        names = ((c, c.func) for found in self.calls.values() for c in found if isinstance(c.func, cst.Name))
-        return [call for call, name in names if self._is_parameter(name)]
-
-    def _is_parameter(self, name: cst.Name) -> bool:
-        owner = self.index_of(name).scope_of(name).owner(name.value)
-        return owner is not None and any(b.how is How.PARAMETER for b in owner.bindings[name.value])
 
     @cached_property
     def attributes(self) -> dict[str, list[Binding]]:

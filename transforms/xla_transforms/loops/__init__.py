@@ -13,6 +13,7 @@ from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.loops.reads import Reads
 from xla_transforms.program import Program
 from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.generators import only_iterates
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import LOOPS, body_of, children, method, string_value, walk
@@ -83,6 +84,8 @@ class Loops:
             return
         if {f.kind for f in self.roles.facts(loop.loader)} - {Kind.NONE} != {Kind.LOADER}:
             loop.reason = "not everything that may drive it is a DataLoader"
+        elif (asking := self._asks_more(loop)) is not None:
+            loop.reason = f"{self.index.source.code(asking.func)}() asks the loader for more than batches"
         elif loop.batches.blocker is not None:
             line = self.index.source.span(loop.batches.blocker).line
             loop.reason = f"line {line} uses the batch on the host"
@@ -90,6 +93,12 @@ class Loops:
             loop.reason = "its batches are never moved to the device"
         else:
             loop.wrapped = self.synchronized(loop) is None
+
+    def _asks_more(self, loop: Loop) -> cst.Call | None:
+        """The call around the loader that needs it as it was made."""
+        inside = walk(loop.node.iter) if isinstance(loop.node, cst.For) else ()
+        calls = (node for node in inside if isinstance(node, cst.Call))
+        return next((call for call in calls if not only_iterates(self.roles, call)), None)
 
     def synchronized(self, loop: Loop) -> cst.Call | None:
         """The script's own ``synchronize()`` that every iteration passes, if there is one."""

@@ -15,6 +15,7 @@ from xla_transforms.mapping.reach import Reach, uses_gradient
 from xla_transforms.mapping.reasons import Reasons
 from xla_transforms.mapping.trees import loops_in
 from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.saves import Saved
 from xla_transforms.tree import argument, method, receiver, value_of
@@ -66,11 +67,22 @@ class Answers:
         return Answer(not unknown, ", ".join(sorted(filter(None, made))), unknown=tuple(unknown))
 
     def _stepped(self, call: cst.Call, part: Part) -> Iterator[Unknown]:
-        reason = self.reasons.why(receiver(call), *_STEPPED)
-        if not reason and not part.uses:
+        base = receiver(call)
+        reason = self.reasons.why(base, *_STEPPED, *([Kind.INSTANCE] if self._steps_itself(base) else []))
+        if not reason and not part.uses and not self._declared(receiver(call)):
             reason = "it is stepped like an optimizer, and no call is seen to make it"
         if reason and part.detail != Kind.SCHEDULER.value:
             yield Unknown("step", part.place, part.text, reason)
+
+    def _steps_itself(self, node: cst.CSTNode | None) -> bool:
+        """Whether a class of the program, whose own ``step`` is followed, may be what is stepped."""
+        facts = self.roles.facts(node) if node is not None else frozenset()
+        owners = [f.node for f in of_kind(facts, Kind.INSTANCE) if isinstance(f.node, cst.ClassDef)]
+        return bool(owners) and all(find_method(self.roles, owner, "step") is not None for owner in owners)
+
+    def _declared(self, node: cst.CSTNode | None) -> bool:
+        """Whether annotations say what arrives in an expression."""
+        return node is not None and any(f.detail == "declared" for f in self.roles.facts(node))
 
     def loader(self) -> Answer:
         """Whether what drives each training loop is known."""
@@ -88,7 +100,7 @@ class Answers:
 
     def _unfed(self, loop: cst.CSTNode, source: cst.BaseExpression, *, known: bool) -> Iterator[Unknown]:
         reason = self.reasons.why(source, Kind.LOADER)
-        if reason or not known:
+        if reason or not (known or self._declared(source)):
             text = reason or "no call is seen to make it"
             yield Unknown("loader", self.makers.place(loop), text_of(self.roles, source), text)
 

@@ -81,9 +81,22 @@ class Reasons:
         elif binding.how is How.ITERATE and binding.value is not None:
             yield from self._taken(binding.value, f"{name} is an element of", wanted, depth, seen)
         elif binding.value is not None and binding.path:
-            yield from self._taken(binding.value, f"{name} is unpacked from", wanted, depth, seen)
+            yield from self._unpacked(binding, name, wanted, depth, seen)
         elif binding.value is not None:
             yield from self._unless_known(binding.value, wanted, depth, seen)
+
+    def _unpacked(
+        self, binding: Binding, name: str, wanted: tuple[Kind, ...], depth: int, seen: set[int]
+    ) -> Iterator[str]:
+        """Of tuples the element alone, where it is seen which one is meant."""
+        assert binding.value is not None
+        facts = self.roles.facts(binding.value)
+        nodes = [f.node for f in facts if isinstance(f.node, cst.Tuple) and len(binding.path) == 1]
+        if len(nodes) == len(facts) and all(binding.path[0] < len(n.elements) for n in nodes):
+            for node in nodes:
+                yield from self._unless_known(node.elements[binding.path[0]].value, wanted, depth, seen)
+        else:
+            yield from self._taken(binding.value, f"{name} is unpacked from", wanted, depth, seen)
 
     def _taken(
         self, whole: cst.CSTNode, how: str, wanted: tuple[Kind, ...], depth: int, seen: set[int]
@@ -141,6 +154,8 @@ class Reasons:
         elif functions := of_kind(self.roles.facts(node.func), Kind.FUNCTION):
             for fact in functions:
                 yield from self._returned(fact.node, wanted, depth, seen)
+        elif isinstance(node.func, cst.Call):
+            yield from self._call(node.func, wanted, depth, seen)
         else:
             yield from self._taken(node.func, "what gives back is not known:", wanted, depth, seen)
 

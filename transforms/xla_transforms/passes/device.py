@@ -36,15 +36,7 @@ LEFT = Rule(
     Severity.WARNING,
     Safety.DISPLAY,
 )
-OUTSIDE = Rule(
-    "XLA192",
-    "device-from-outside",
-    "The device's name comes from outside the script.",
-    'Where a configuration says "cuda", it has to say "xla" from now on.',
-    Severity.WARNING,
-    Safety.DISPLAY,
-)
-RULES = (NAME, WORD, VARIABLE, LEFT, OUTSIDE)
+RULES = (NAME, WORD, VARIABLE, LEFT)
 
 _CONSTRUCTOR = "torch.device"
 _ACCELERATOR = "torch.accelerator.current_accelerator"
@@ -82,7 +74,6 @@ def _constructor(context: Context, call: cst.Call) -> None:
     parts: list[cst.CSTNode | str] = [change.spell(context.target.device), call.func]
     template = _choice(context, given, parts)
     if template is None:
-        _report_outside(context, call, given)
         return
     nested = isinstance(context.index.parent(call), (cst.Attribute, cst.BooleanOperation, cst.Comparison))
     if " if " in template and nested:
@@ -129,17 +120,6 @@ def _joined_string(context: Context, node: cst.FormattedString) -> None:
     if device and context.roles.places(node) == {"cuda"} and context.plan.free(node):
         change = context.plan.change(NAME, node, "an XLA device is written with its number, its type is not")
         change.wrap(first.expression, "{0}.type")
-
-
-def _report_outside(context: Context, call: cst.Call, given: cst.BaseExpression) -> None:
-    facts = context.roles.facts(given)
-    unknown = {f.kind for f in facts} <= {Kind.UNKNOWN, Kind.STRING} and any(
-        f.kind is Kind.UNKNOWN for f in facts
-    )
-    if unknown and isinstance(given, (cst.Attribute, cst.Subscript, cst.BooleanOperation)):
-        text = context.index.source.code(given)
-        message = f"{text} is given by something outside the script"
-        context.plan.report(OUTSIDE, call, message, 'let it name the device "xla" instead of "cuda"')
 
 
 def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:

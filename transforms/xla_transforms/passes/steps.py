@@ -18,6 +18,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops.effects import Effect
 from xla_transforms.loops.gradients import Gradients, Place
+from xla_transforms.mapping.reasons import Reasons
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
 from xla_transforms.scalers import SCALERS, on_device, unwound
@@ -173,10 +174,11 @@ def _unresolved(context: Context, call: cst.Call) -> None:
         work |= loop.effect
     if work & Effect.BACKWARD:
         name = context.index.source.code(call.func)
+        reason = Reasons(context.roles).why(base, Kind.OPTIMIZER)
         context.plan.report(
             UNRESOLVED,
             call,
-            f"{name}() is called beside a backward pass; whether it is an optimizer is not known",
+            f"{name}() is called beside a backward pass; whether it is an optimizer is not known: {reason}",
             "if it is, write xm.optimizer_step(...) for it",
             severity=Severity.ERROR if context.distributed else None,
         )

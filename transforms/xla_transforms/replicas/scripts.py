@@ -32,7 +32,8 @@ METHODS = frozenset(
         "setdefault", "split", "startswith", "strip", "update", "upper", "values",
     }
 )  # fmt: skip
-_RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward"}  # what a call of a class, of a model runs
+# What a call of a class, of a model, of an instance runs.
+_RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward", Kind.INSTANCE: "__call__"}
 _BY_SCOPE = frozenset(f"builtins.{name}" for name in ("exec", "eval", "globals", "locals", "vars"))
 
 

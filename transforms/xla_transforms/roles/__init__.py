@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import libcst as cst
 
 from xla_transforms.program import Program
-from xla_transforms.roles import evaluate, fold, structure, usage
+from xla_transforms.roles import evaluate, fold, handing, structure, usage
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind
 from xla_transforms.roles.flow import reaching
 from xla_transforms.scopes import Binding, How, ModuleIndex
@@ -33,11 +33,12 @@ class Roles:
         self.several: dict[ModuleIndex, list[cst.CSTNode]] = {}  # see placing.several
         self.replicated = program.replicated if replicated is None else replicated
         self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
-        self._provisional: dict[int, Facts] = {}
+        self._provisional: dict[object, Any] = {}
         self._paths: dict[int, str] = {}
         self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
         self._memory: dict[object, Any] = {}
+        self._variables: list[tuple[cst.Call, Facts]] | None = None
         self._busy: set[object] = set()
         self._cut = False
 
@@ -51,10 +52,12 @@ class Roles:
             return self._facts[key]
         if key in self._provisional:
             self._cut = True
-            return self._provisional[key]
+            return cast(Facts, self._provisional[key])
         if key in self._busy:
             self._cut = True
             return NOTHING
+        if self._variables is None and not self._busy:
+            self._gather()
         outer_cut, self._cut = self._cut, False
         self._busy.add(key)
         try:
@@ -166,12 +169,28 @@ class Roles:
         """The answer to a question, kept unless one that is open further out had a part in it."""
         if key in self._memory:
             return cast("Answer", self._memory[key])
+        if key in self._provisional:
+            self._cut = True
+            return cast("Answer", self._provisional[key])
         outer_cut, self._cut = self._cut, False
         found = answer()
-        if not self._cut:
-            self._memory[key] = found
+        (self._provisional if self._cut and self._busy else self._memory)[key] = found
         self._cut = self._cut or outer_cut
         return found
+
+    def through_variables(self) -> list[tuple[cst.Call, Facts]]:
+        """The calls of what variables hold, each with the functions and instances that it may be."""
+        if self._variables is None:
+            self._cut = True
+        return self._variables or []
+
+    def _gather(self) -> None:
+        """Find those calls, before any other question is open: their answers would all be provisional."""
+        self._busy.add("gather")
+        self._variables = list(handing.find_calls(self))
+        self._busy.discard("gather")
+        self._provisional.clear()
+        self._cut = False
 
     def guarded(self, key: object) -> Guard:
         """Marks a question as being asked; gives ``False`` where it is being asked already."""

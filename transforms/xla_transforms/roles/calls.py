@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import classes, ranks, structure
-from xla_transforms.roles import evaluate as ev
+from xla_transforms.roles import by_value, classes, declared, generators, handing, ranks, structure
 from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
     DATA_PARALLEL,
@@ -46,7 +45,8 @@ def call(roles: Roles, node: cst.Call) -> Facts:
         elif item.kind is Kind.CLASS and item.node is not None:
             found |= classes.instance(roles, item.node)
         elif item.kind is Kind.FUNCTION and item.node is not None:
-            found |= returns(roles, item.node)
+            passed = generators.passed_on(roles, node)
+            found |= fact(Kind.ITERATOR, "", node) if passed is not None else returns(roles, item.node)
         elif item.kind is Kind.MODEL:
             found |= _forward(roles, item)
     if not known(frozenset(found)):
@@ -117,7 +117,7 @@ def _builtin(roles: Roles, node: cst.Call, name: str) -> Facts:
     if name == "dict":
         return fact(Kind.MAPPING, "", node)
     if name == "getattr" and len(node.args) >= 2:
-        return UNKNOWN
+        return by_value.attribute(roles, node)
     if structure.is_wrapper(roles, node):
         return fact(Kind.ITERATOR, name, node)
     return UNKNOWN
@@ -223,7 +223,7 @@ def returns(roles: Roles, function: cst.CSTNode) -> Facts:
                 found.add(Fact(Kind.SEQUENCE, "yields", sequence))
     if not found:
         return fact(Kind.NONE)
-    return frozenset(found) if known(frozenset(found)) else ev.annotation(roles, function.returns)
+    return frozenset(found) if known(frozenset(found)) else declared.annotation(roles, function.returns)
 
 
 def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
@@ -237,24 +237,22 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
     direct = isinstance(owner, cst.ClassDef)
     names = [name]
     if name == "__init__" and owner is not None:
-        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner))]
-    found = []
-    named = [c for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ())]
-    for candidate in dict.fromkeys([*named, *(roles.program.handed if _handed_on(roles, function) else ())]):
+        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner)), "cls"]
+    if name == "__call__" and owner is not None:
+        family = [owner, *classes.subclasses(roles, owner)]
+        users = [c for c in family if classes.find_method(roles, c, name) is function]
+        return [(call, 1) for c in users for call in handing.instance_calls(roles, c)]
+    found: list[tuple[cst.Call, int]] = []
+    every = ((n, c) for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ()))
+    for candidate_name, candidate in every:
         for item in roles.facts(candidate.func):
-            hit = item.node is function or (name == "__init__" and item.kind is Kind.CLASS)
+            made = name == "__init__" and item.kind is Kind.CLASS
+            hit = item.node is function or (made and (candidate_name != "cls" or item.node is owner))
             if hit:
                 bound = item.detail == "bound" or (direct and name == "__init__")
                 found.append((candidate, 1 if bound else 0))
                 break
-    return found
-
-
-def _handed_on(roles: Roles, function: cst.FunctionDef) -> bool:
-    """Whether a function is given to something: ``start(rank, train)``, ``args=(size, train)``."""
-    modules = roles.program.modules.values()
-    places = (roles.index(n).parent(n) for index in modules for n in index.named(function.name.value))
-    return any(isinstance(place, (cst.Arg, cst.Element)) for place in places)
+    return found or handing.indirect_calls(roles, function)
 
 
 def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
@@ -264,16 +262,17 @@ def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
     params = parameters(function)
     owner = _owner(roles, function)
     if owner is not None and params and params[0] is param:
-        return classes.instance(roles, owner)
+        of_class = any(getattr(d.decorator, "value", "") == "classmethod" for d in function.decorators)
+        return fact(Kind.CLASS, "", owner) if of_class else classes.instance(roles, owner)
     found: set[Fact] = set()
     with roles.guarded(("parameter", param)) as free:
         if free:
             found |= _arguments(roles, param, function, params)
     if param.default is not None:
         found |= roles.facts(param.default)
+    annotated = declared.annotation(roles, param.annotation)
     if known(frozenset(found)):
-        return frozenset(found)
-    annotated = ev.annotation(roles, param.annotation)
+        return frozenset(found - UNKNOWN) | annotated if annotated and found & UNKNOWN else frozenset(found)
     if annotated:
         return annotated
     in_model = owner is not None and classes.role_of(roles, owner) is Kind.MODEL
@@ -303,8 +302,21 @@ def _arguments(
         if value is not None:
             found |= roles.facts(value)
         elif any(arg.star for arg in site.args):
-            found |= UNKNOWN
+            found |= _by_star(roles, site, param.name.value, position - taken)
+    found |= handing.handed(roles, function, position, param.name.value)
     return frozenset(found) | ranks.of_parameter(roles, function, position)
+
+
+def _by_star(roles: Roles, site: cst.Call, name: str, position: int) -> Facts:
+    """What arrives by ``f(*args)`` or ``f(**options)``, where it is seen what they hold."""
+    before = next((i for i, arg in enumerate(site.args) if arg.star == "*"), None)
+    found: set[Fact] = set()
+    if before is not None and position >= before:
+        found |= structure.at(roles, roles.facts(site.args[before].value), (position - before,))
+    for arg in site.args:
+        if arg.star == "**":
+            found |= structure.at(roles, roles.facts(arg.value), (name,))
+    return frozenset(found) if known(frozenset(found)) else UNKNOWN
 
 
 def option(roles: Roles, name: str) -> Facts:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import calls
+from xla_transforms.roles import calls, declared
 from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import BASES, TENSOR_ATTRIBUTES
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
@@ -91,9 +91,8 @@ def find_method(roles: Roles, node: cst.ClassDef, name: str) -> cst.FunctionDef 
     return None
 
 
-def attribute_of(roles: Roles, item: Fact, node: cst.Attribute) -> Facts:
-    """What ``.attr`` of something with this one fact is."""
-    attr = node.attr.value
+def attribute_of(roles: Roles, item: Fact, attr: str, node: cst.CSTNode) -> Facts:
+    """What ``.attr`` of something with this one fact is; ``node`` is where that is asked."""
     if item.kind is Kind.NAME:
         return ev.named(roles, f"{item.detail}.{attr}", node)
     if isinstance(item.node, cst.ClassDef):
@@ -112,6 +111,21 @@ def attribute_of(roles: Roles, item: Fact, node: cst.Attribute) -> Facts:
     if item.kind is Kind.DEVICE and attr == "type":
         return fact(Kind.STRING, item.detail)
     return UNKNOWN
+
+
+def overridden(roles: Roles, node: cst.Attribute) -> Facts:
+    """The methods that subclasses of the program define anew for ``self.method``: it may be theirs."""
+    owner = roles.index(node).class_of(node)
+    return _redefined(roles, owner, node.attr.value) if owner is not None else NOTHING
+
+
+def _redefined(roles: Roles, owner: cst.ClassDef, name: str) -> Facts:
+    found: set[Fact] = set()
+    for sub in subclasses(roles, owner):
+        for binding in roles.index(sub).scopes[sub].bindings.get(name, ()):
+            if isinstance(binding.node, cst.FunctionDef):
+                found |= _in_body(roles, binding)
+    return frozenset(found)
 
 
 def _of_model(item: Fact, attr: str) -> Facts:
@@ -136,6 +150,8 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
             found |= ev.bound(roles, binding) if free else NOTHING
     if find_method(roles, node, "__init__") is None:
         found |= _from_keywords(roles, node, attr)
+    if any(f.detail == "declared" for f in found):  # what a field is declared to be stands for the unknown
+        found -= UNKNOWN
     return frozenset(found)
 
 
@@ -143,12 +159,16 @@ def _in_body(roles: Roles, binding: Binding) -> Facts:
     if not isinstance(binding.node, cst.FunctionDef):
         annotated = isinstance(binding.statement, cst.AnnAssign) and binding.how is How.OTHER
         note = binding.statement.annotation if isinstance(binding.statement, cst.AnnAssign) else None
-        return ev.annotation(roles, note) if annotated else ev.bound(roles, binding)
+        return declared.annotation(roles, note) if annotated else ev.bound(roles, binding)
     names = {roles.path(d.decorator) for d in binding.node.decorators}
     if "builtins.property" in names or "functools.cached_property" in names:
         return calls.returns(roles, binding.node)
     static = "builtins.staticmethod" in names
-    return fact(Kind.FUNCTION, "" if static else "bound", binding.node)
+    own = fact(Kind.FUNCTION, "" if static else "bound", binding.node)
+    if "abc.abstractmethod" not in names:
+        return own
+    owner = roles.index(binding.node).class_of(binding.node)
+    return (_redefined(roles, owner, binding.node.name.value) if owner is not None else NOTHING) or own
 
 
 def set_through_self(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:

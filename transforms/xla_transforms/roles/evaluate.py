@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from xla_transforms.roles import calls, classes, ranks, structure
-from xla_transforms.roles.catalog import ANNOTATIONS
+from xla_transforms.roles import calls, classes, declared, ranks, structure
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
 from xla_transforms.scopes import Binding, How
 from xla_transforms.tree import numbers_device, string_value
@@ -53,7 +52,9 @@ def bound(roles: Roles, binding: Binding) -> Facts:
     if binding.how is How.AUGMENT:
         return _augmented(roles, binding)
     annotated = _annotation(roles, binding.statement)
-    facts = structure.at(roles, roles.facts(binding.value), binding.path)
+    whole = roles.facts(binding.value)
+    given = structure.entered(roles, whole) if binding.how is How.ENTER else whole
+    facts = structure.at(roles, given, binding.path)
     return facts if known(facts) or not annotated else annotated
 
 
@@ -65,22 +66,8 @@ def _augmented(roles: Roles, binding: Binding) -> Facts:
 
 def _annotation(roles: Roles, statement: cst.CSTNode) -> Facts:
     if isinstance(statement, cst.AnnAssign):
-        return annotation(roles, statement.annotation)
+        return declared.annotation(roles, statement.annotation)
     return NOTHING
-
-
-def annotation(roles: Roles, node: cst.Annotation | None) -> Facts:
-    """What a type annotation says: ``torch.Tensor``, ``nn.Module``, a class of the program."""
-    if node is None:
-        return NOTHING
-    expr = node.annotation
-    text = string_value(expr)
-    path = text if text is not None else roles.path(expr)
-    kind = ANNOTATIONS.get(path.removeprefix("builtins."))
-    if kind is not None:
-        return fact(kind[0], kind[1])
-    found = {classes.instance(roles, f.node) for f in of_kind(roles.facts(expr), Kind.CLASS) if f.node}
-    return frozenset().union(*found)
 
 
 def _imported(roles: Roles, binding: Binding) -> Facts:
@@ -102,7 +89,9 @@ def named(roles: Roles, path: str, node: cst.CSTNode) -> Facts:
 def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
     found: set[Fact] = set()
     for item in roles.facts(node.value):
-        found |= classes.attribute_of(roles, item, node)
+        found |= classes.attribute_of(roles, item, node.attr.value, node)
+    if classes.is_self(roles, node.value):
+        found |= classes.overridden(roles, node)
     given = known(frozenset(found))
     if given and any(f.kind is not Kind.NUMBER for f in given):
         return frozenset(found)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import ranks
+from xla_transforms.roles import by_value, calls, classes, declared, generators, ranks
+from xla_transforms.roles.additions import held
 from xla_transforms.roles.catalog import BUILTIN_WRAPPERS, ITERATION_WRAPPERS
 from xla_transforms.roles.facts import UNKNOWN, Fact, Facts, Kind, fact, known
 from xla_transforms.tree import method, number_value, receiver, string_value
@@ -36,6 +37,8 @@ def _step(roles: Roles, item: Fact, step: int | str) -> Facts:
         return _of_literal(roles, item.node, step)
     if item.kind is Kind.SEQUENCE and isinstance(item.node, (cst.ListComp, cst.GeneratorExp)):
         return roles.facts(item.node.elt)
+    if item.kind in (Kind.SEQUENCE, Kind.MAPPING) and isinstance(item.node, cst.Subscript):
+        return declared.element(roles, item.node, step)
     if item.kind is Kind.MAPPING and isinstance(item.node, cst.Dict):
         return _of_dict(roles, item.node, step)
     if item.kind is Kind.MAPPING and isinstance(item.node, cst.DictComp):
@@ -47,28 +50,49 @@ def _step(roles: Roles, item: Fact, step: int | str) -> Facts:
 
 def _of_literal(roles: Roles, node: cst.Tuple | cst.List, step: int | str) -> Facts:
     elements = [e.value for e in node.elements]
-    if any(isinstance(e, cst.StarredElement) for e in node.elements) or not elements:
+    if any(isinstance(e, cst.StarredElement) for e in node.elements):
         return UNKNOWN
-    if isinstance(step, int) and -len(elements) <= step < len(elements):
+    if isinstance(step, int) and 0 <= step < len(elements):
         return roles.facts(elements[step])
-    return frozenset().union(*(roles.facts(e) for e in elements))
+    more = held(roles, node) if isinstance(node, cst.List) else frozenset()
+    if isinstance(step, int) and -len(elements) <= step < 0 and not more:
+        return roles.facts(elements[step])
+    return more.union(*(roles.facts(e) for e in elements)) or UNKNOWN
 
 
 def _of_dict(roles: Roles, node: cst.Dict, step: int | str) -> Facts:
     pairs = [e for e in node.elements if isinstance(e, cst.DictElement)]
     exact = [e.value for e in pairs if isinstance(step, str) and string_value(e.key) == step]
     chosen = exact or ([] if isinstance(step, str) and step != "*" else [e.value for e in pairs])
-    return frozenset().union(*(roles.facts(e) for e in chosen)) if chosen else UNKNOWN
+    more = held(roles, node, step if isinstance(step, str) and step != "*" else None)
+    return more.union(*(roles.facts(e) for e in chosen)) or UNKNOWN
 
 
 def _of_dict_call(roles: Roles, node: cst.Call, step: int | str) -> Facts:
     chosen = [a.value for a in node.args if a.keyword and step in (a.keyword.value, "*")]
-    return frozenset().union(*(roles.facts(e) for e in chosen)) if chosen else UNKNOWN
+    more = held(roles, node, step if isinstance(step, str) and step != "*" else None)
+    return more.union(*(roles.facts(e) for e in chosen)) or UNKNOWN
+
+
+def entered(roles: Roles, facts: Facts) -> Facts:
+    """What ``with value as name`` gives the name, where ``value`` has the given facts."""
+    found: set[Fact] = set()
+    for item in facts:
+        if item.kind is Kind.SEQUENCE and item.detail == "yields":
+            found |= at(roles, frozenset({item}), ("*",))
+        elif item.kind is Kind.INSTANCE and isinstance(item.node, cst.ClassDef):
+            enter = classes.find_method(roles, item.node, "__enter__")
+            found |= calls.returns(roles, enter) if enter is not None else UNKNOWN
+        else:
+            found.add(item)
+    return frozenset(found)
 
 
 def subscript(roles: Roles, node: cst.Subscript) -> Facts:
     if ranked := ranks.of_subscript(roles, node):
         return ranked
+    if named := by_value.entry(roles, node):
+        return named
     base = roles.facts(node.value)
     if any(f.kind is Kind.TENSOR for f in base):
         return frozenset(f for f in base if f.kind is Kind.TENSOR)
@@ -103,6 +127,9 @@ def iterated(roles: Roles, node: cst.CSTNode, path: Path) -> Facts:
             return fact(Kind.NUMBER)
         if is_wrapper(roles, node):
             return iterated(roles, node.args[0].value, path)
+        passed = generators.passed_on(roles, node)
+        if passed is not None:
+            return iterated(roles, passed, path)
         if method(node) in ("items", "values", "keys") and not node.args:
             return _of_mapping(roles, node, path)
     found: set[Fact] = set()
@@ -144,6 +171,9 @@ def loaders_behind(roles: Roles, node: cst.CSTNode) -> list[cst.BaseExpression]:
     """The expressions of loader kind that an iterable draws from, wrappers taken off."""
     if isinstance(node, cst.Call) and is_wrapper(roles, node):
         return [e for arg in node.args if not arg.keyword for e in loaders_behind(roles, arg.value)]
+    passed = generators.passed_on(roles, node) if isinstance(node, cst.Call) else None
+    if passed is not None:
+        return loaders_behind(roles, passed)
     if isinstance(node, cst.BaseExpression) and Kind.LOADER in roles.kinds(node):
         return [node]
     iterators = [f.node for f in known(roles.facts(node)) if f.kind is Kind.ITERATOR and f.node]
