@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 import venv
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from xla_migrate.verify import Trace
 from xla_migrate.verify.trace import Request
-from xla_migrate.verify.trace_file import TRACE, load
+from xla_migrate.verify.trace_file import STDERR, TRACE, load, read_text
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".venv-2.1"
@@ -56,19 +56,46 @@ def _build(python: Path) -> None:
 def record(python: Path, script: Path, workdir: Path, mode: str, argv: list[str]) -> Trace:
     """Run a migrated script in that environment and return its trace."""
     with tempfile.TemporaryDirectory(prefix="trace-") as out:
-        request = Request(str(script), "xla", str(workdir), out, mode=mode, argv=argv, rng="device")
-        command = [str(python), str(RECORDER), json.dumps(asdict(request))]
-        paths = os.pathsep.join(str(ROOT / part) for part in ("migrate", "transforms"))
-        environment = {
-            **os.environ,
-            "PJRT_DEVICE": "CPU",
-            "PYTHONPATH": paths,
-            "XLA_FLAGS": "--xla_backend_optimization_level=0",
-        }
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        try:
-            return load(Path(out) / TRACE)
-        except FileNotFoundError:
-            raise AssertionError(f"the run left no trace: {done.stderr[-1000:]}") from None
+        return _finished(_started(python, Request(str(script), "xla", str(workdir), out, mode, argv)))
+
+
+def record_replicas(python: Path, script: Path, workdir: Path, world: int, argv: list[str]) -> list[Trace]:
+    """Run a migrated script in that environment as so many replicas; their traces, by rank."""
+    with tempfile.TemporaryDirectory(prefix="replicas-") as directory:
+        place = Path(directory)
+        requests = [
+            Request(
+                str(script), "xla", str(workdir), str(place / str(rank)), argv=argv, seed=rank, rank=rank,
+                world=world, rendezvous=str(place / "rendezvous"),
+            )
+            for rank in range(world)
+        ]  # fmt: skip
+        running = [_started(python, request) for request in requests]
+        return [_finished(one) for one in running]
+
+
+def _started(python: Path, request: Request) -> tuple[subprocess.Popen[str], Request]:
+    asked = json.dumps(asdict(replace(request, rng="device")))
+    environment = {
+        **os.environ,
+        "PJRT_DEVICE": "CPU",
+        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("migrate", "transforms")),
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }
+    command = [str(python), str(RECORDER), asked]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True), request
+
+
+def _finished(running: tuple[subprocess.Popen[str], Request]) -> Trace:
+    process, request = running
+    try:
+        _, stderr = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    try:
+        return load(Path(request.out) / TRACE)
+    except FileNotFoundError:
+        said = stderr + read_text(Path(request.out) / STDERR)
+        raise AssertionError(f"the run left no trace: {said[-1000:]}") from None

@@ -72,3 +72,70 @@ def test_a_rank_that_fails_alone_ends_the_comparison(verify) -> None:
     verdict = verify("import os\n" + failing, program("ddp_xla"))
     assert verdict.reason == "could not run natively: KeyError: 'second'"
     assert verify.stages == ["native"]
+
+
+@pytest.fixture
+def shuffled(runner: Runner, tmp_path: Path):
+    """``shuffled(changed)`` verifies a script of one process that shuffles, as the tool migrates it."""
+
+    def verified(old: str = "", new: str = "") -> Verdict:
+        migrated_files = verifying.migrated_files
+
+        def broken(paths: list[str], options: Options) -> dict[str, SimpleNamespace]:
+            texts = {path: result.code for path, result in migrated_files(paths, options).items()}
+            assert any(old in text for text in texts.values())
+            made = {path: text.replace(old, new) if old else text for path, text in texts.items()}
+            return {
+                path: SimpleNamespace(data=text.encode(), changed=True, failed=False)
+                for path, text in made.items()
+            }
+
+        script = tmp_path / "train.py"
+        script.write_text(SCRIPT)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(verifying, "migrated_files", broken)
+            runs = Runs(runner, script, [], Options(timeout=100.0, replicas=2), lambda stage, steps: None)
+            return runs.verdict()
+
+    return verified
+
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+x = torch.randn(54, 6, generator=torch.Generator().manual_seed(1))
+test = DataLoader(TensorDataset(x[:20], x[:20, :1]), batch_size=10, shuffle=True)
+loader = DataLoader(TensorDataset(x, x[:, :2].sum(1, keepdim=True)), batch_size=8, shuffle=True)
+model = nn.Linear(6, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(1, 4):
+    for a, b in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(a.cuda()), b.cuda())
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        for a, b in test:
+            nn.functional.mse_loss(model(a.cuda()), b.cuda())
+"""
+
+
+def test_a_shuffled_script_is_compared_in_the_order_of_the_replicas(shuffled) -> None:
+    verdict = shuffled()
+    assert verdict.outcome is Outcome.WITHIN, verdict.reason
+    assert verdict.comparison.losses == 12
+    assert any("in the order of the replicas" in note for note in verdict.notes)
+
+
+def test_another_learning_rate_is_seen_in_a_shuffled_script(shuffled) -> None:
+    verdict = shuffled("lr=0.1", "lr=0.2")
+    assert verdict.outcome is Outcome.DIVERGED
+
+
+def test_epochs_that_are_not_shuffled_anew_are_seen_in_the_native_order(shuffled) -> None:
+    verdict = shuffled("sampler.set_epoch(epoch)", "pass")
+    assert verdict.outcome is Outcome.DIVERGED
+    assert "sampler.set_epoch(epoch) is missing" in verdict.reason

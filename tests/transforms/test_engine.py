@@ -294,6 +294,7 @@ def test_a_script_that_gives_its_device_by_number_alone_is_migrated() -> None:
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/native.py")), ids=lambda p: p.parent.name)
 def test_no_pass_has_anything_to_do_where_nothing_names_cuda(path: Path) -> None:
     text = path.read_text(encoding="utf-8-sig").replace("cuda", "cpu").replace("accelerator", "cpu")
+    text = text.replace("nccl", "gloo")
     context = context_of(text)
     assert not context.uses_cuda
     for step in pipeline.PASSES:

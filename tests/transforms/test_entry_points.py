@@ -119,3 +119,8 @@ def test_options_that_ask_for_a_rank_move_with_all_that_reads_them() -> None:
     lines, inner = ("".join(f"{indent}{line}\n" for line in options) for indent in ("", "    "))
     head = "parser = argparse.ArgumentParser()\n"
     wraps(head + lines, f"{head}\n\ndef _mp_fn(index):\n{inner}")
+
+
+def test_what_comes_behind_the_last_statement_moves_with_it() -> None:
+    code = IMPORTS + 'dist.init_process_group("nccl")\nmodel = DDP(torch.nn.Linear(2, 2).cuda())\n'
+    assert "    xm.broadcast_master_param(model)\n\n\nif __name__" in migrate(code).code

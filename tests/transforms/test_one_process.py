@@ -112,13 +112,13 @@ def test_a_download_by_all_is_told() -> None:
     assert "XLA173" not in [f.code for f in migrate(before, "one_process", settings=REPLICAS).findings]
 
 
-def test_a_schedule_that_counts_by_the_loader_is_right() -> None:
-    assert told("torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(loader))") == []
-
-
-def test_a_schedule_that_counts_by_the_data_is_told() -> None:
-    schedule = "torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=3 * steps)"
-    assert told("steps = len(data) // 8", schedule) == ["XLA175"]
+def test_the_default_of_an_option_and_the_learning_rate_are_told() -> None:
+    options = 'import argparse\np = argparse.ArgumentParser()\np.add_argument("--batch", default=8)\n'
+    code = options + "args = p.parse_args()\n" + script(size="args.batch")
+    (found,) = [f for f in migrate(code, "one_process", settings=REPLICAS).findings if f.code == "XLA174"]
+    assert found.message.startswith("the batch of args.batch (8 by default) is each replica's")
+    assert found.message.endswith(": 32 on 4 replicas")
+    assert found.advice.endswith("tune the learning rate anew (0.1)")
 
 
 def test_equal_masks_are_told() -> None:

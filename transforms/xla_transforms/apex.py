@@ -15,7 +15,7 @@ import libcst as cst
 
 from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.loops.sinks import bound_names
-from xla_transforms.replicas.starts import is_main_guard
+from xla_transforms.replicas.scripts import is_main_guard
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.elsewhere import text_at

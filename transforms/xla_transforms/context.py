@@ -31,12 +31,16 @@ T = TypeVar("T")
 
 @dataclass
 class Context:
-    """One module under migration."""
+    """One module under migration.
+
+    ``migrated_apart`` are the paths of modules of its program that are migrated for other scripts.
+    """
 
     index: ModuleIndex
     roles: Roles
     plan: Plan
     settings: Settings = field(default_factory=Settings)
+    migrated_apart: tuple[str, ...] = ()
 
     @property
     def program(self) -> Program:

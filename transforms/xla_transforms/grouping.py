@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-# What a program that uses a GPU says somewhere. Its other modules need not: a file that asks for the rank,
-# steps an optimizer or defines a scheduler is part of the program all the same.
-GPU = re.compile(r"cuda|accelerator|device|gpu|\.to\(\s*\d", re.IGNORECASE)
+# What a program that uses a GPU, or a helper of one, says somewhere. Its other modules need not: a file that
+# asks for the rank, steps an optimizer or defines a scheduler is part of the program all the same.
+GPU = re.compile(r"cuda|accelerator|device|gpu|nccl|\bget_rank\(|\.to\(\s*\d", re.IGNORECASE)
 # What a module without GPUs says that makes it one of a program's own: ranks, steps, schedulers, a device's
 # name. Not every module: data that several scripts share would make one program of them, with one launch.
 RELATED = re.compile(r"cuda|\brank|_rank|world_size|distributed|optim|\.step\(", re.IGNORECASE)

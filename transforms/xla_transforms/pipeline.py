@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
@@ -121,12 +121,24 @@ class _Batch:
         if not (any(map(concerns, said)) and any(map(_speaks, said))):
             return
         roles = self.analysed(group)
+        program = roles.program
+        scripts = self._apart(program)
+        rest = tuple(name for name in program.modules if name not in scripts)
+        for script in scripts:
+            whole = {index.name for index in program.reachable(program.modules[script])}
+            shared = tuple(name for name in rest if name in whole)
+            self._write((script,), shared, self.analysed(Group((script, *shared))))
+        self._write(rest, (), self.analysed(Group(rest)) if scripts else roles)
+
+    def _write(self, names: Sequence[str], beside: Sequence[str], roles: Roles) -> None:
+        """Migrate modules of one program, of which those ``beside`` them are another one's to write."""
+        others = tuple(self.paths[name] for name in beside)
         outcomes: dict[str, Outcome] = {}
-        for name in roles.program.modules:
+        for name in names:
             path = self.paths[name]
             _, data, encoding = self.texts[path]
             index = roles.program.modules[name]
-            context = Context(index, roles, Plan(index), self.settings)
+            context = Context(index, roles, Plan(index), self.settings, others)
             outcomes[name] = _guarded(_Module(context, data, encoding, path), self.failure)
         self._keep_whole(outcomes, roles.program)
         for name, outcome in outcomes.items():
@@ -136,7 +148,8 @@ class _Batch:
         """Withdraw what belongs with the changes of a file that keeps none: a half would run nowhere."""
         for name in [n for n, outcome in outcomes.items() if _refused(outcome)]:
             for index in program.related(program.modules[name]):
-                outcomes[index.name] = self._without(outcomes[index.name], self.paths[name])
+                if index.name in outcomes:
+                    outcomes[index.name] = self._without(outcomes[index.name], self.paths[name])
 
     def _without(self, outcome: Outcome, other: str) -> Outcome:
         """The outcome of a file without its changes, which belong with those of another one."""
@@ -146,6 +159,27 @@ class _Batch:
         kept = replace(outcome, code=outcome.source, edits=(), changes=(), _narrower=None)
         return _withdrawn(kept, self.sources[outcome.path].span_of(0, 0), reason)
 
+    def _apart(self, program: Program) -> list[str]:
+        """The scripts of a program that cannot start their processes anew, where without them others can.
+
+        None of them is imported; what they share with the others is written for those.
+        """
+        if len(program.modules) == 1 or self.settings.distributed is False:
+            return []
+        replicas = self._replicas(Roles(program))
+        if not replicas.asked:
+            return []
+        names = {index.name if index is not None else "" for index, _ in replicas.starts.blocked}
+        if not names or "" in names or any(program.imported(name) for name in names):
+            return []
+        sources = {n: index.source for n, index in program.modules.items() if n not in names}
+        rest = self._replicas(Roles(Program(sources.items())))
+        return sorted(names) if rest.asked and not rest.obstacle else []
+
+    def _replicas(self, roles: Roles) -> Replicas:
+        outside = target(self.settings.target).launcher_entry
+        return roles.once("replicas", lambda: Replicas(roles, self.settings.distributed, outside))
+
     def analysed(self, group: Group) -> Roles:
         """The analysis of a program, without the modules that cannot be parsed.
 
@@ -153,10 +187,8 @@ class _Batch:
         """
         paths = [(name, self.paths[name]) for name in group.names]
         program = Program((name, self.sources[path]) for name, path in paths if self._parsed(path))
-        wanted = self.settings.distributed
-        roles = Roles(program, replicated=False if wanted is False else None)
-        outside = target(self.settings.target).launcher_entry
-        if roles.replicated and roles.once("replicas", lambda: Replicas(roles, wanted, outside)).obstacle:
+        roles = Roles(program, replicated=False if self.settings.distributed is False else None)
+        if roles.replicated and self._replicas(roles).obstacle:
             return Roles(program, replicated=False)
         return roles
 

@@ -29,7 +29,8 @@ class Site:
     """A place of the text and how its new text is made.
 
     ``rank`` and ``order`` sort insertions at one offset: what goes behind a statement comes first, the
-    deepest block's lines foremost, then what goes before the next one.
+    deepest block's lines foremost, then what goes before the next one. ``lines`` says that the place is of
+    whole statements: what goes behind the last one belongs to it.
     """
 
     start: int
@@ -40,6 +41,7 @@ class Site:
     wraps: bool = False
     removes: cst.CSTNode | None = None
     rank: int = 0
+    lines: bool = False
 
 
 @dataclass
@@ -98,13 +100,20 @@ class Planned:
         return self._site(start, end, lambda render: text)
 
     def rewrite(
-        self, start: int, end: int, write: Callable[[Render], str], *, wraps: bool = False
+        self,
+        start: int,
+        end: int,
+        write: Callable[[Render], str],
+        *,
+        wraps: bool = False,
+        lines: bool = False,
     ) -> Planned:
         """Write a piece of the text anew, with all that is planned inside of it.
 
-        With ``wraps`` also with what is planned for the whole of it.
+        With ``wraps`` also with what is planned for the whole of it; with ``lines``, for whole statements,
+        with what goes behind the last one.
         """
-        return self._site(start, end, write, wraps=wraps)
+        return self._site(start, end, write, wraps=wraps, lines=lines)
 
     def drop(self, items: Sequence[cst.CSTNode], gone: Collection[cst.CSTNode]) -> Planned:
         """Take some items out of a list separated by commas: arguments, parameters, entries."""
@@ -199,9 +208,10 @@ class Planned:
         wraps: bool = False,
         removes: cst.CSTNode | None = None,
         rank: int = 0,
+        lines: bool = False,
     ) -> Planned:
         order = self.plan.next_order()
-        self.sites.append(Site(start, end, write, self.id, order, wraps, removes, rank))
+        self.sites.append(Site(start, end, write, self.id, order, wraps, removes, rank, lines))
         return self
 
 

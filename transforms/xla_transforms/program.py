@@ -91,6 +91,10 @@ class Program:
         """A module with all of the program's modules that it imports, directly or not."""
         return _along(self._imports, index)
 
+    def imported(self, name: str) -> bool:
+        """Whether another module of the program imports one."""
+        return bool(self._importers[name])
+
     @cached_property
     def _imports(self) -> dict[str, list[ModuleIndex]]:
         """The modules of the program that each module imports."""
@@ -177,8 +181,10 @@ _NUMBERED = re.compile(r"\b(?:to|device)\(\s*(?:device\s*=\s*)?\d|(?:device|gpu)
 
 
 def concerns(text: str) -> bool:
-    """Whether a program with this text can use CUDA, or a framework that does: asked before parsing."""
-    named = "cuda" in text or "accelerator" in text or _NUMBERED.search(text) is not None
+    """Whether a program with this text can use CUDA, a framework that does, or be a part of one that does:
+    asked before parsing."""
+    words = ("cuda", "accelerator", "nccl", "get_rank(")  # a process group on nccl needs CUDA
+    named = any(word in text for word in words) or _NUMBERED.search(text) is not None
     return named or FRAMEWORK.search(text) is not None
 
 
@@ -188,7 +194,7 @@ def names_cuda(index: ModuleIndex) -> bool:
         return True
     strings = (n.value for n in index.all(cst.SimpleString, cst.FormattedStringText) if isinstance(
         n, (cst.SimpleString, cst.FormattedStringText)))
-    if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.")) for text in strings):
+    if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.", "nccl")) for text in strings):
         return True
     bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
     return any("torch.cuda" in binding.name for binding in bindings) or _numbers_cuda(index)

@@ -49,7 +49,7 @@ class Renderer:
         while number < len(sites):
             site = sites[number]
             behind = number + 1
-            while behind < len(sites) and sites[behind].start < site.end:
+            while behind < len(sites) and (sites[behind].start < site.end or _closes(site, sites[behind])):
                 behind += 1
             inner = sites[number + 1 : behind]
             if site.start < position or any(s.end > site.end for s in inner):
@@ -183,6 +183,11 @@ class Renderer:
 def _extent(site: Site) -> int:
     """Insertions come before what is replaced at their offset, wider places before narrower ones."""
     return -sys.maxsize if site.start == site.end else -site.end
+
+
+def _closes(site: Site, other: Site) -> bool:
+    """Whether something goes behind the last statement of a site that is of whole statements."""
+    return site.lines and other.start == other.end == site.end and other.rank <= 0
 
 
 def _belongs(site: Site, start: int, end: int) -> bool:

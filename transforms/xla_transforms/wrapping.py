@@ -38,7 +38,7 @@ class Wrapping:
     def write(self, change: Planned) -> None:
         """Plan the function in the place of all lines from its first statement to its last."""
         self.change = change.id
-        change.rewrite(self.before, self.end, self._text)
+        change.rewrite(self.before, self.end, self._text, lines=True)
 
     def _starts(self, statement: cst.CSTNode) -> int:
         """The start of a statement's lines, of the comments right above it as well."""

@@ -25,6 +25,7 @@ INTERRUPTED = 130
 STAGES = {
     "native": "native run",
     "folded": "native run with larger batches",
+    "ordered": "native run in the order of the replicas",
     "shaken": "native run with rounded parameters",
     "migration": "migration",
     "migrated": "migrated run",

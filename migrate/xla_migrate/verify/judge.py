@@ -59,10 +59,12 @@ def judge_replicas(
     *,
     bounds: Bounds | None = None,
     ignore: Collection[str] = (),
+    usual: Sequence[Trace] = (),
 ) -> Verdict:
     """Compare replicas with native ranks, rank by rank, or with one native process that took batches
-    of N times the size; and look at what must hold between replicas."""
-    problems = check_replicas(replicas, native)
+    of N times the size; and look at what must hold between replicas. ``usual`` is the native run in its own
+    order, where that in ``native`` is the replicas'."""
+    problems = check_replicas(replicas, usual or native)
     pairs = aligned(native, replicas)
     verdicts = [
         judge(one, other, bounds=bounds, ignore=ignore, replicas=problems) for one, other in pairs

@@ -6,10 +6,11 @@ import functools
 import inspect
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import count
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from xla_migrate.verify.hooks import after
@@ -17,14 +18,48 @@ from xla_migrate.verify.measure import batch_digest
 from xla_migrate.verify.trace import Batch
 
 
-def fold_batches(times: int) -> None:
-    """Let every DataLoader that counts its batches itself make them so many times as large."""
+class Ordered:
+    """A sampler that gives its samples in the order of another run; behind it, what that run left out."""
+
+    def __init__(self, usual: RandomSampler, passes: list[list[int]]) -> None:
+        self.usual, self.passes, self.begun = usual, passes, 0
+
+    def __len__(self) -> int:
+        return len(self.usual)
+
+    def __iter__(self) -> Iterator[int]:
+        order = self.passes[self.begun] if self.begun < len(self.passes) else list(self.usual)
+        self.begun += 1
+        yield from order
+        yield from sorted(set(range(len(self.usual))) - set(order))
+
+
+def order_samples(orders: Mapping[str, list[list[int]]]) -> None:
+    """Let the DataLoaders of these numbers that shuffle give their samples in these orders, pass by pass."""
+    numbers = count()
+
+    def made(loader: Any, result: Any, args: Any) -> None:
+        passes = orders.get(str(next(numbers)))
+        batches: Any = getattr(loader, "batch_sampler", None)
+        usual = getattr(batches, "sampler", None)
+        if passes and isinstance(usual, RandomSampler) and not usual.replacement:
+            batches.sampler = Ordered(usual, passes)
+
+    after(DataLoader, "__init__", made)
+
+
+def fold_batches(times: int, whole: Collection[int] = ()) -> None:
+    """Let every DataLoader that counts its batches itself make them so many times as large, but for those
+    of some numbers."""
     original: Any = DataLoader.__init__
+    numbers = count()
     place = list(inspect.signature(original).parameters).index("batch_size") - 1
 
     @functools.wraps(original)
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        if len(args) > place:
+        if next(numbers) in whole:
+            pass
+        elif len(args) > place:
             args = (*args[:place], _times(args[place], times), *args[place + 1 :])
         elif kwargs.get("batch_sampler") is None:
             kwargs["batch_size"] = _times(kwargs.get("batch_size", 1), times)
@@ -45,6 +80,7 @@ class Loading:
         self.backwards = backwards
         self.count = 0
         self.batches: list[Batch] = []
+        self._made_so_far = 0
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._source: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
@@ -59,7 +95,8 @@ class Loading:
         after(_BaseDataLoaderIter, "__next__", self._yielded)
 
     def _made(self, loader: Any, result: Any, args: Any) -> None:
-        self._numbers[loader] = len(self._numbers)
+        self._numbers[loader] = self._made_so_far
+        self._made_so_far += 1
 
     def _begun(self, loader: Any, iterator: Any, args: Any) -> None:
         number = self._passes[loader] = self._passes.get(loader, -1) + 1

@@ -139,7 +139,7 @@ class _Native:
 
         from xla_migrate.verify import cuda_stand_in
         from xla_migrate.verify.host_rng import HostRandomness
-        from xla_migrate.verify.loading import fold_batches
+        from xla_migrate.verify.loading import fold_batches, order_samples
         from xla_migrate.verify.recorder import Recorder
 
         request, real = self.request, torch.cuda.is_available()
@@ -150,7 +150,9 @@ class _Native:
         if request.rng == "host":
             randomness.install()
         if request.fold > 1:
-            fold_batches(request.fold)
+            fold_batches(request.fold, request.whole)
+        if request.orders:
+            order_samples(request.orders)
         recorder = Recorder(
             draws=lambda: randomness.draws,
             progress=_progress(request),

@@ -281,13 +281,14 @@ def _merged(made: Sequence[Evaluation]) -> Evaluation:
 
 def comparable_samples(native: Trace, replicas: Sequence[Trace]) -> str:
     """Why the steps of one native process and of replicas cannot be laid side by side, empty where
-    they can: in each step all replicas together must see the native batch."""
+    they can: in each step all replicas together, or each of them, must see the native batch."""
     columns = zip(*(trace.loaded for trace in replicas), strict=False)
     for number, (one, batches) in enumerate(zip(native.loaded, columns, strict=False), 1):
         seen = [batch.samples for batch in batches]
         if one.samples is None or any(samples is None for samples in seen):
             continue
-        if Counter(one.samples) != Counter(s for samples in seen for s in samples or ()):
+        union = Counter(s for samples in seen for s in samples or ())
+        if Counter(one.samples) != union and any(samples != one.samples for samples in seen):
             return (
                 f"batch {number} of the native run is not what the replicas see together: the samplers "
                 "shuffle in another order, so only whole epochs compare"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from xla_migrate.verify.trace import Trace
 
@@ -86,6 +86,37 @@ def _of_pass(seen: list[list[int]], natively: list[list[int]]) -> Iterator[tuple
 def _same_everywhere(seen: list[list[int]]) -> bool:
     first, *others = (sorted(samples) for samples in seen)
     return bool(first) and all(other == first for other in others)
+
+
+def as_one_process(replicas: Sequence[Trace]) -> tuple[list[int], dict[str, list[list[int]]]]:
+    """What one process has to load so that each of its batches is what the replicas load together: the
+    loaders, by number, that each replica reads whole, and the samples of each pass by the loader's number."""
+    by_replica = [_batches(trace) for trace in replicas]
+    whole: set[int] = set()
+    orders: dict[str, list[list[int]]] = {}
+    for key in sorted(set.intersection(*map(set, by_replica))):
+        columns = [batches[key] for batches in by_replica]
+        if all(column == columns[0] for column in columns):
+            whole.add(key[0])
+            columns = columns[:1]
+        steps = [_side_by_side(step) for step in zip_longest(*columns, fillvalue=[])]
+        orders.setdefault(str(key[0]), []).append([sample for step in steps for sample in step])
+    return sorted(whole), orders
+
+
+def _side_by_side(batches: Sequence[Sequence[int]]) -> list[int]:
+    rows = zip_longest(*batches)
+    return [sample for row in rows for sample in row if sample is not None]
+
+
+def _batches(trace: Trace) -> dict[tuple[int, int], list[list[int]]]:
+    """The batches of each pass of the loaders all of whose samples are known."""
+    unknown = {batch.loader for batch in trace.loaded if batch.samples is None}
+    found: dict[tuple[int, int], list[list[int]]] = {}
+    for batch in trace.loaded:
+        if batch.loader not in unknown:
+            found.setdefault((batch.loader, batch.epoch), []).append(batch.samples or [])
+    return found
 
 
 def order_problems(replicas: Sequence[Trace], native: Sequence[Trace]) -> Iterator[str]:

@@ -40,6 +40,10 @@ class Request:
     """Relative size of a change made to the initial parameters: how far rounding alone carries."""
     fold: int = 1
     """The batches of every DataLoader are so many times as large as the script says."""
+    whole: list[int] = field(default_factory=list)
+    """The numbers of DataLoaders whose batches ``fold`` leaves as they are."""
+    orders: dict[str, list[list[int]]] = field(default_factory=dict)
+    """By the number of a DataLoader that shuffles, the order of its samples in each pass, not its own."""
     rank: int = 0
     world: int = 1
     rendezvous: str = ""

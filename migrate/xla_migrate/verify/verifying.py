@@ -16,9 +16,10 @@ from xla_migrate.api import Result, migrate_project
 from xla_migrate.verify.compare import floor_of
 from xla_migrate.verify.judge import judge, judge_replicas, lowest_dtype, may_be_chaos
 from xla_migrate.verify.overlay import LIMIT, CannotCopy, Overlay, Scratch
-from xla_migrate.verify.replica_checks import telling
+from xla_migrate.verify.replica_checks import comparable_samples, telling
 from xla_migrate.verify.replica_runner import record_replicas
 from xla_migrate.verify.runner import CannotRecord, Runner
+from xla_migrate.verify.samples import as_one_process
 from xla_migrate.verify.trace import Failure, Trace
 from xla_migrate.verify.verdict import Outcome, Verdict
 from xla_transforms.settings import Distributed
@@ -28,9 +29,14 @@ TIMEOUT = 1800.0
 LAST_DIGIT = {"float32": 2.4e-7, "bfloat16": 2e-3}
 """How much initial parameters are changed to see how far rounding alone carries."""
 
+ORDERED = (
+    "one process shuffles otherwise than the samplers of replicas: the native run was made once more, its "
+    "shuffled loaders in the order of the replicas', and that is what was compared"
+)
+
 TAIL = 8  # lines of what a script printed before it ended itself
 
-Stage = Literal["native", "folded", "shaken", "migration", "migrated", "counted"]
+Stage = Literal["native", "folded", "ordered", "shaken", "migration", "migrated", "counted"]
 Progress = Callable[[str, int], None]
 """Is told the stage and the number of optimizer steps so far."""
 
@@ -155,7 +161,18 @@ class Runs:
             return self._told(judge(telling(native), Trace("xla", "values")), {})
         results, files = self._migration(native[0])
         migrated = self.run_all("xla", "migrated", files)
-        return self._told(judge_replicas(native, migrated), results)
+        verdict = judge_replicas(native, migrated)
+        if verdict.outcome is Outcome.NOT_COMPARABLE and comparable_samples(native[0], migrated):
+            verdict = self._in_their_order(native, migrated)
+        return self._told(verdict, results)
+
+    def _in_their_order(self, native: list[Trace], replicas: list[Trace]) -> Verdict:
+        """The verdict where one process loads otherwise than the replicas together: it runs once more, its
+        shuffled loaders in their order, and what each replica reads whole in batches of the script's size."""
+        whole, orders = as_one_process(replicas)
+        ordered = self.run("native", "ordered", fold=self.options.replicas, whole=whole, orders=orders)
+        verdict = judge_replicas([ordered], replicas, usual=native)
+        return replace(verdict, notes=(*verdict.notes, ORDERED))
 
     def run_all(
         self, side: str, stage: Stage, files: Mapping[Path, bytes] | None = None

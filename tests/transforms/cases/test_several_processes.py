@@ -205,4 +205,4 @@ def test_what_the_native_processes_ran_is_hoisted_by_the_user() -> None:
     assert "torch_xla.launch" not in found.data.decode()
     (told,) = [f for f in found.findings if f.code == "XLA163"]
     assert told.severity.name == "ERROR"
-    assert told.message == "the function that the processes run is not one of a module"
+    assert told.message == "work (line 12), run by the processes, stands in a function: it cannot be pickled"

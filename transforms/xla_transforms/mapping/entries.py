@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from xla_transforms.replicas.starts import Starts, is_main_guard
+from xla_transforms.replicas.scripts import main_guard
+from xla_transforms.replicas.starts import Starts
 from xla_transforms.roles import Roles
 from xla_transforms.scopes import How, ModuleIndex
 
@@ -29,7 +30,7 @@ def entries(roles: Roles, starts: Starts, commands: Mapping[str, str]) -> list[E
     found = []
     for index in roles.program.modules.values():
         body = index.source.module.body
-        guard = next((s for s in body if isinstance(s, cst.If) and is_main_guard(s)), None)
+        guard = main_guard(index)
         top = tuple(s for s in body if not isinstance(s, _QUIET))
         if top:
             how = _started(roles, starts, index) + (" (top level)" if guard is None else "")

@@ -1,6 +1,6 @@
 """Data that is split or shuffled by a generator without a seed: each replica would do it in a way of its own.
 
-torch's generator starts alike in every process; those of Python and NumPy do not.
+torch's generator is seeded alike in every process; those of Python and NumPy are not.
 Source: the documentation of ``random.seed`` and ``numpy.random.seed``: without a seed the system gives one.
 """
 

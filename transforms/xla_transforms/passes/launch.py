@@ -1,7 +1,7 @@
 """Starting the processes: ``torch_xla.launch`` runs a function in one process for each device.
 
-What ``mp.spawn`` started is started by it, its first argument still being the process's number. Where a
-launcher outside of the script starts the processes, each of them calls the function itself.
+What ``mp.spawn``, or a loop of ``Process``, started is started by it, its first argument still being the
+process's number. Where a launcher outside of the script starts the processes, each calls the function itself.
 Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``launch``: no ``nprocs``, no ``join``; the function
 has to be one that can be pickled, and nothing may touch the device before.
 """
@@ -16,7 +16,7 @@ from xla_transforms.plan import Planned
 from xla_transforms.replicas import INDEX, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE, Launch
 from xla_transforms.replicas.collectives import short
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.ranks import SPAWNERS
+from xla_transforms.roles.spawns import SPAWNERS
 from xla_transforms.tree import argument, head_of
 
 SPAWN = Rule(
@@ -68,11 +68,23 @@ def _tell(context: Context) -> None:
     first = context.index.source.module.body[0]
     alone = len(context.program.modules) == 1
     place = next(calls, first if alone else None)
-    if place is not None:
-        notebook = context.index.source.is_notebook
+    if place is None:
+        return
+    blocking, message = context.replicas.starts.blocked[0]
+    advice = context.target.to_start
+    if blocking is None:
+        advice = f"migrate the program that this belongs to as a whole, or {advice}"
+    elif context.index.source.is_notebook:
         advice = "write it in a module that the notebook imports, or train on one device (--no-distributed)"
-        advice = advice if notebook else context.target.to_start
-        context.plan.report(LEFT, place, context.replicas.obstacle, advice)
+    elif blocking is not context.index:
+        message = f"{message}, in {blocking.source.path}: this is left with it"
+    context.plan.report(LEFT, place, message + _shared(context), advice)
+
+
+def _shared(context: Context) -> str:
+    """What of a script that is left is migrated for others: it does not run before its start is mended."""
+    paths = ", ".join(context.migrated_apart)
+    return f"; {paths}, which other scripts use, is migrated for them" if paths else ""
 
 
 def _repeated(context: Context) -> None:
@@ -85,17 +97,34 @@ def _repeated(context: Context) -> None:
 
 
 def _launch(context: Context, launch: Launch) -> None:
-    given = argument(launch.call, "args", 1)
+    given, function = argument(launch.call, "args", 1), launch.spawn.target
     change = context.plan.change(SPAWN, launch.call, "one process for each XLA device")
-    function = argument(launch.call, "fn", 0)
     assert function is not None
     if launch.values is None and given is not None:
-        change.replace(launch.call, _template(context, change, "*{1}"), function.value, given.value)
+        _start(context, change, launch, _template(context, change, "*{1}"), [function, given.value])
         return
     dropped = context.replicas.counts.dropped(launch)
     kept = [v for i, v in enumerate(launch.values or []) if i not in dropped]
-    _write(context, change, launch, function.value, kept)
+    _write(context, change, launch, function, kept)
     _unused(context, launch)
+
+
+def _start(
+    context: Context, change: Planned, launch: Launch, template: str, parts: list[cst.BaseExpression]
+) -> None:
+    """Write the start in the place of the call, or of the statements that start processes and wait."""
+    if not launch.spawn.statements:
+        change.replace(launch.call, template, *parts)
+        return
+    first, last = launch.spawn.statements
+    for statement in launch.spawn.statements:
+        context.plan.claim(statement, change.id)
+    indent, newline = context.plan.indentation(first), context.index.source.newline
+    change.replace_statements(
+        first, last, lambda render: f"{indent}{template.format(*map(render, parts))}{newline}"
+    )
+    if launch.spawn.made is not None:
+        change.remove(launch.spawn.made)
 
 
 def _write(
@@ -106,7 +135,7 @@ def _write(
     kept: list[cst.BaseExpression],
 ) -> None:
     parts = ", ".join(f"{{{i + 1}}}" for i in range(len(kept)))
-    change.replace(launch.call, _template(context, change, parts), function, *kept)
+    _start(context, change, launch, _template(context, change, parts), [function, *kept])
 
 
 def _template(context: Context, change: Planned, parts: str) -> str:

@@ -1,4 +1,4 @@
-"""What a script for one process does once, and replicas would do once each: printing, logs, counting steps.
+"""What a script for one process does once, and replicas would do once each: printing, logs.
 
 ``xm.master_print`` prints on the first replica alone. It is written rather than a guard: the arguments are
 evaluated on every replica, so that reads in them are made by all, and it fits wherever ``print`` stood.
@@ -15,12 +15,11 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.loops import Effect
 from xla_transforms.replicas.keywords import keys_given, spread
+from xla_transforms.replicas.numbers import Amount, learning_rates, plain
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import role_of
-from xla_transforms.roles.fold import number_of
-from xla_transforms.scopes import How
 from xla_transforms.statements import live_calls
-from xla_transforms.tree import argument, has_star, string_value, value_of, walk
+from xla_transforms.tree import argument, has_star, string_value, value_of
 
 PRINT = Rule(
     "XLA172",
@@ -45,14 +44,6 @@ BATCH = Rule(
     "smaller one (the guide to tuning of SageMaker's training compiler).",
     safety=Safety.DISPLAY,
 )
-STEPS = Rule(
-    "XLA175",
-    "steps-of-all-data",
-    "A schedule counts steps by the size of the data set.",
-    "Each replica takes the steps of its own share (pytorch/xla#1012).",
-    Severity.WARNING,
-    Safety.DISPLAY,
-)
 MASKS = Rule(
     "XLA176",
     "same-masks",
@@ -60,7 +51,7 @@ MASKS = Rule(
     "With one seed for all, dropout drops the same units everywhere.",
     safety=Safety.DISPLAY,
 )
-RULES = (PRINT, EACH, BATCH, STEPS, MASKS)
+RULES = (PRINT, EACH, BATCH, MASKS)
 
 _PRINTED = frozenset({"flush"})
 _BARS = ("tqdm.", "rich.progress.track")
@@ -105,8 +96,6 @@ def _call(context: Context, call: cst.Call, path: str) -> None:
     elif getattr(value_of(call, "download"), "value", "") == "True":
         message = "every replica downloads to the same place at the same time"
         context.plan.report(EACH, call, message, _DOWNLOAD_ADVICE)
-    elif path.startswith("torch.optim.lr_scheduler."):
-        _schedule(context, call)
     elif path in _SEEDS and context.program.mentions("Dropout", "dropout"):
         advice = "add xr.global_ordinal() to the device's seed, behind the building of the model"
         context.plan.report(
@@ -145,41 +134,16 @@ def _training(context: Context) -> Iterator[cst.Call]:
 
 def _batch(context: Context, loader: cst.Call) -> None:
     size, options = value_of(loader, "batch_size", 1), spread(loader)
-    if size is not None:
-        text = context.index.source.code(size)
+    amount = Amount(context.roles, size) if size is not None else None
+    if amount is not None:
+        text = amount.text
     elif options is not None and "batch_size" in (keys_given(context.roles, loader) or ()):
         text = f'{options.value}["batch_size"]'
     else:
         return
-    number = number_of(context.roles, size)
-    several = f"{4 * number} on 4 replicas" if number is not None else f"4 * {text} on 4 replicas"
-    if number is not None and str(number) != text:
-        text = f"{text} = {number}"
+    number = amount.on(1) if amount is not None else None
+    several = f"{plain(4 * number)} on 4 replicas" if number is not None else f"4 * {text} on 4 replicas"
     message = f"the batch of {text} is each replica's, the global batch N times that: {several}"
+    rates = ", ".join(dict.fromkeys(rate.text for rate in learning_rates(context.roles)))
     advice = "for the same training divide it by the number of replicas, or tune the learning rate anew"
-    context.plan.report(BATCH, loader, message, advice)
-
-
-def _schedule(context: Context, call: cst.Call) -> None:
-    for arg in call.args:
-        counted = _size(context, arg.value)
-        if counted is not None:
-            text = context.index.source.code(counted)
-            message = f"it counts steps by {text}: each of N replicas takes an N-th of them"
-            context.plan.report(STEPS, call, message, "count by the length of the loader")
-            return
-
-
-def _size(context: Context, node: cst.BaseExpression, depth: int = 0) -> cst.Call | None:
-    """``len(dataset)`` in what gives a number."""
-    for part in walk(node):
-        if isinstance(part, cst.Call) and context.roles.path(part.func) == "builtins.len" and part.args:
-            if context.roles.is_a(part.args[0].value, Kind.DATASET):
-                return part
-        elif isinstance(part, cst.Name) and depth < 3:
-            for binding in context.roles.bindings(part):
-                value = binding.value if binding.how is How.ASSIGN else None
-                found = _size(context, value, depth + 1) if value is not None else None
-                if found is not None:
-                    return found
-    return None
+    context.plan.report(BATCH, loader, message, f"{advice} ({rates})" if rates else advice)

@@ -13,7 +13,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
-from xla_transforms.roles.ranks import SPAWNERS
+from xla_transforms.roles.spawns import SPAWNERS
 from xla_transforms.statements import bare, live_calls, migrating
 from xla_transforms.targets.base import Target
 from xla_transforms.tree import method, receiver

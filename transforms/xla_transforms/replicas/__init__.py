@@ -17,6 +17,7 @@ from xla_transforms.replicas.decisions import Decisions
 from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
+from xla_transforms.replicas.seeding import Seeding
 from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
 from xla_transforms.roles import Roles
 from xla_transforms.roles.catalog import DISTRIBUTED_DATA_PARALLEL
@@ -46,6 +47,7 @@ class Replicas:
         self.averaging = Averaging(self)
         self.feeds = Feeds(self)
         self._masters: dict[cst.BaseExpression, Master | None] = {}
+        self.seeding = Seeding(self)
 
     @property
     def native(self) -> bool:

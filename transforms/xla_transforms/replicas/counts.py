@@ -11,7 +11,7 @@ from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import LOCAL_WORLD_SIZE, WORLD_SIZE, joined
 from xla_transforms.scopes import ModuleIndex, parameters
-from xla_transforms.tree import argument, has_star, same, value_of, walk
+from xla_transforms.tree import argument, has_star, same, walk
 
 _SIZES = (WORLD_SIZE, LOCAL_WORLD_SIZE)
 
@@ -60,7 +60,7 @@ class Counts:
         """The names that say how many processes there are where only a launch wants to know."""
         assert launch.function is not None
         dropped = self.dropped(launch)
-        parts: list[cst.CSTNode | None] = [value_of(launch.call, "nprocs", 2), *self.totals]
+        parts: list[cst.CSTNode | None] = [launch.count, *self.totals]
         parts += [launch.values[p] for p in dropped] if launch.values is not None else []
         for site, _ in callers(self.roles, launch.function):
             parts += [self.given(launch, p, site) for p in dropped]
@@ -119,7 +119,7 @@ class Counts:
         if any(index.within(node, total) for total in self.totals):
             return True
         for launch in self.starts.launches:
-            count = value_of(launch.call, "nprocs", 2)
+            count = launch.count
             if count is not None and index.within(node, count):
                 return True
             for name in self.counters(launch):

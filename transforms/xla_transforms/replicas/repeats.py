@@ -14,7 +14,8 @@ import libcst as cst
 from xla_transforms.replicas.scripts import METHODS, called
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
-from xla_transforms.roles.ranks import COUNTS, SPAWNERS
+from xla_transforms.roles.ranks import COUNTS
+from xla_transforms.roles.spawns import SPAWNERS
 from xla_transforms.tree import method, receiver, value_of, walk
 
 _ALIKE = (
@@ -31,12 +32,19 @@ _ONCE = frozenset(
 
 
 class Repeats:
-    """Goes through ``parts``, which each process runs, and the functions called there, but for ``own``."""
+    """Goes through ``parts``, which each process runs, and the functions called there, but for ``own``.
+
+    ``gone`` are statements that are not run any more.
+    """
 
     def __init__(
-        self, roles: Roles, parts: Sequence[cst.CSTNode], own: Collection[cst.FunctionDef | None]
+        self,
+        roles: Roles,
+        parts: Sequence[cst.CSTNode],
+        own: Collection[cst.FunctionDef | None],
+        gone: Collection[cst.CSTNode] = (),
     ) -> None:
-        self.roles, self.parts, self.own = roles, parts, own
+        self.roles, self.parts, self.own, self.gone = roles, parts, own, gone
 
     @cached_property
     def obstacle(self) -> cst.Call | None:
@@ -63,7 +71,10 @@ class Repeats:
 
     def _live(self, part: cst.CSTNode) -> Iterator[cst.Call]:
         calls = (n for n in walk(part, into_functions=False) if isinstance(n, cst.Call))
-        return (call for call in calls if not self.roles.dead(call))
+        return (call for call in calls if not self.roles.dead(call) and not self._gone(call))
+
+    def _gone(self, call: cst.Call) -> bool:
+        return bool(self.gone) and not set(self.gone).isdisjoint(self.roles.index(call).ancestors(call))
 
     def _alike(self, call: cst.Call) -> bool:
         path, base = self.roles.path(call.func), receiver(call)

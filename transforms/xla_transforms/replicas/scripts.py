@@ -142,6 +142,26 @@ class Layout:
         return base is not None and method(call) in METHODS
 
 
+def main_guard(index: ModuleIndex) -> cst.If | None:
+    """The first ``if __name__ == "__main__":`` of a module."""
+    return next((s for s in index.source.module.body if isinstance(s, cst.If) and is_main_guard(s)), None)
+
+
+def is_main_guard(statement: cst.If) -> bool:
+    """``if __name__ == "__main__":``."""
+    test = statement.test
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    target = test.comparisons[0]
+    sides = (test.left, target.comparator)
+    named = any(isinstance(side, cst.Name) and side.value == "__name__" for side in sides)
+    return (
+        named
+        and isinstance(target.operator, cst.Equal)
+        and any(string_value(side) == "__main__" for side in sides)
+    )
+
+
 def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
     """The functions of the program that a piece of code may come to call, by itself or through others."""
     found: set[cst.FunctionDef] = set()

@@ -8,14 +8,15 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms.replicas.inherited import inherited
 from xla_transforms.replicas.repeats import Repeats
-from xla_transforms.replicas.scripts import Layout, reachable
-from xla_transforms.roles import Kind, Roles
+from xla_transforms.replicas.scripts import Layout, main_guard, reachable
+from xla_transforms.roles import Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.facts import of_kind
-from xla_transforms.roles.ranks import INDEX, SPAWNERS, arguments
+from xla_transforms.roles.ranks import INDEX
+from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, spawns
 from xla_transforms.scopes import ModuleIndex, parameters
-from xla_transforms.tree import string_value, value_of, walk
+from xla_transforms.tree import walk
 
 # torch_xla.launch starts processes by multiprocessing's spawn (pytorch/xla v2.9.0, _internal/pjrt.py).
 _IN_NOTEBOOK = "the function that the processes run is a notebook's, from which they cannot import it"
@@ -31,14 +32,24 @@ class Style(Enum):
 
 @dataclass(eq=False)
 class Launch:
-    """A call that starts processes: what each runs, and what it is given behind its number.
+    """A start of processes; ``function`` is ``None`` where it is not one function of the program."""
 
-    ``function`` is ``None`` where it is not one function of the program, ``values`` where they are not seen.
-    """
-
-    call: cst.Call
+    spawn: Spawn
     function: cst.FunctionDef | None
-    values: list[cst.BaseExpression] | None
+
+    @property
+    def call(self) -> cst.Call:
+        return self.spawn.call
+
+    @property
+    def values(self) -> list[cst.BaseExpression] | None:
+        """What each process is given behind its number, ``None`` where it is not seen."""
+        return self.spawn.values
+
+    @property
+    def count(self) -> cst.BaseExpression | None:
+        """How many processes there are."""
+        return self.spawn.count
 
     @property
     def parameters(self) -> list[cst.Param]:
@@ -46,10 +57,10 @@ class Launch:
         return parameters(self.function)[1:] if self.function is not None else []
 
     @property
-    def joins(self) -> bool:
-        """Whether the call waits for the processes."""
-        join = value_of(self.call, "join", 3)
-        return join is None or (isinstance(join, cst.Name) and join.value == "True")
+    def gone(self) -> list[cst.CSTNode]:
+        """The statements that only start the processes and wait for them, where that is more than a call."""
+        made = [self.spawn.made] if self.spawn.made is not None else []
+        return [*made, *self.spawn.statements]
 
 
 @dataclass(eq=False)
@@ -86,36 +97,50 @@ class Starts:
 
     @cached_property
     def launches(self) -> list[Launch]:
-        """The calls of ``mp.spawn`` and its like."""
-        calls = self.roles.program.calls
-        found = (*calls.get("spawn", ()), *calls.get("start_processes", ()))
-        return [self._launch(c) for c in found if self.roles.path(c.func) in SPAWNERS]
+        """The calls of ``mp.spawn`` and its like, and the loops that start processes which join a group."""
+        found = [Launch(spawn, self._function_run(spawn)) for spawn in spawns(self.roles)]
+        return [one for one in found if self.roles.path(one.call.func) in SPAWNERS or self._joins(one)]
 
-    def _launch(self, call: cst.Call) -> Launch:
-        target = value_of(call, "fn", 0)
-        functions = of_kind(self.roles.facts(target), Kind.FUNCTION) if target is not None else frozenset()
-        nodes = [f.node for f in functions]
-        function = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], cst.FunctionDef) else None
-        return Launch(call, function, arguments(call))
+    def _function_run(self, spawn: Spawn) -> cst.FunctionDef | None:
+        nodes = functions(self.roles, spawn)
+        return nodes[0] if len(nodes) == 1 and isinstance(nodes[0], cst.FunctionDef) else None
+
+    def _joins(self, launch: Launch) -> bool:
+        """Whether what the processes run comes to join a process group."""
+        if launch.function is None:
+            return False
+        joins = {self._function(c) for c in self.roles.program.calls.get("init_process_group", ())}
+        return bool(joins & {launch.function, *reachable(self.roles, launch.function.body)})
 
     @cached_property
     def obstacle(self) -> str:
         """Why the starts of the program cannot be written anew; empty where they can."""
-        for launch in self.launches:
-            if launch.function is None:
-                return "it is not known what function the processes run"
-            if not isinstance(self.roles.index(launch.function).parent(launch.function), cst.Module):
-                return "the function that the processes run is not one of a module"
-            if self.roles.index(launch.function).source.is_notebook:
-                return _IN_NOTEBOOK
-            if not launch.joins:
-                return "the processes are started and not waited for"
+        return self.blocked[0][1] if self.blocked else ""
+
+    @cached_property
+    def blocked(self) -> list[tuple[ModuleIndex | None, str]]:
+        """Each obstacle, with the module that it is in, if it is in one."""
+        launches = [(self.roles.index(one.call), self._hindered(one)) for one in self.launches]
+        found: list[tuple[ModuleIndex | None, str]] = [(index, why) for index, why in launches if why]
         if not self.entries and (self.outside or not self.launches):
-            return "nothing is known to launch the processes: no script " + self._does
-        if any(e.index.source.is_notebook for e in self.entries):
+            return [*found, (None, "nothing is known to launch the processes: no script " + self._does)]
+        entries = [(e.index, self._kept(e)) for e in self.entries]
+        return [*found, *((index, why) for index, why in entries if why), *self._once]
+
+    def _hindered(self, launch: Launch) -> str:
+        """Why a start cannot be written anew; empty where it can."""
+        if launch.function is None:
+            return "it is not known what function the processes run"
+        index = self.roles.index(launch.function)
+        if not isinstance(index.parent(launch.function), cst.Module):
+            line = index.source.span(launch.function).line
+            name = launch.function.name.value
+            return f"{name} (line {line}), run by the processes, stands in a function: it cannot be pickled"
+        if index.source.is_notebook:
             return _IN_NOTEBOOK
-        reasons = [e.obstacle or self._taken(e) for e in self.entries]
-        return next(filter(None, reasons), "") or self._once
+        if launch.spawn.obstacle or not launch.spawn.copies:
+            return launch.spawn.obstacle
+        return inherited(self.roles, launch.spawn, launch.function, self.launching)
 
     @property
     def _does(self) -> str:
@@ -123,25 +148,31 @@ class Starts:
             return "starts them"
         return "joins a process group" if self.roles.program.replicated else "trains"
 
+    def _kept(self, entry: Entry) -> str:
+        """Why no function can be made of a script; empty where one can."""
+        return _IN_NOTEBOOK if entry.index.source.is_notebook else entry.obstacle or self._taken(entry)
+
     def _taken(self, entry: Entry) -> str:
         bound = self.outside in entry.index.scopes[entry.index.source.module].bindings
         return f"{self.outside}, which the launcher calls, is a name of the script already" if bound else ""
 
     @property
-    def _once(self) -> str:
+    def _once(self) -> list[tuple[ModuleIndex, str]]:
         """What the starting process alone did, and each process of a launcher could not do as well."""
         call = self.repeats.obstacle if self.outside and self.launches else None
         if call is None:
-            return ""
-        source = self.roles.index(call).source
-        text = source.code(call.func)
-        return f"{text}() (line {source.span(call).line}) ran once, in the process that started the others"
+            return []
+        index = self.roles.index(call)
+        text, line = index.source.code(call.func), index.source.span(call).line
+        return [(index, f"{text}() (line {line}) ran once, in the process that started the others")]
 
     @cached_property
     def repeats(self) -> Repeats:
         """What the starting process did and each process does where a launcher starts them."""
         own = {launch.function for launch in self.launches} - {None}
-        return Repeats(self.roles, [p for e in self.entries for p in e.parts] if self.launches else [], own)
+        gone = [node for launch in self.launches for node in launch.gone]
+        parts = [part for entry in self.entries if self.spawns(entry) for part in entry.parts]
+        return Repeats(self.roles, parts, own, gone)
 
     @cached_property
     def several_hosts(self) -> bool:
@@ -190,27 +221,32 @@ class Starts:
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """The scripts whose processes a launcher starts (none where they do so themselves).
+        """The scripts whose processes a launcher starts: in the migrated program, where these are more.
 
         Of a program for one process: those that train.
         """
-        if self.launches and not self.outside:
-            return []
         found = []
         for index in self.roles.program.modules.values():
-            body = index.source.module.body
-            guard = next((s for s in body if isinstance(s, cst.If) and is_main_guard(s)), None)
+            guard = main_guard(index)
             entry = Entry(guard, index, Layout(self.roles, index, guard))
-            if self._runs(entry):
+            if self.spawns(entry):
+                found += [entry] if self.outside else []
+            elif self._runs(entry):
                 found.append(entry)
         return found
 
+    def spawns(self, entry: Entry) -> bool:
+        """Whether a script starts its processes itself."""
+        return self._comes_to(entry, {launch.call for launch in self.launches})
+
     def _runs(self, entry: Entry) -> bool:
-        """Whether what a script does starts processes, joins a process group or, in one process, trains."""
+        """Whether what a script does joins a process group or, in one process, trains."""
         name = "init_process_group" if self.roles.program.replicated else "backward"
-        sites = {launch.call for launch in self.launches} or set(self.roles.program.calls.get(name, ()))
+        return self._comes_to(entry, set(self.roles.program.calls.get(name, ())))
+
+    def _comes_to(self, entry: Entry, sites: set[cst.Call]) -> bool:
         functions = {self._function(call) for call in sites} - {None}
-        for part in entry.parts:
+        for part in entry.parts if sites else ():
             if isinstance(part, (cst.FunctionDef, cst.ClassDef)):
                 continue
             if functions & reachable(self.roles, part) or any(n in sites for n in walk(part)):
@@ -220,18 +256,3 @@ class Starts:
 
 def _indented(guard: cst.If) -> bool:
     return isinstance(guard.body, cst.IndentedBlock)
-
-
-def is_main_guard(statement: cst.If) -> bool:
-    """``if __name__ == "__main__":``."""
-    test = statement.test
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return False
-    target = test.comparisons[0]
-    sides = (test.left, target.comparator)
-    named = any(isinstance(side, cst.Name) and side.value == "__name__" for side in sides)
-    return (
-        named
-        and isinstance(target.operator, cst.Equal)
-        and any(string_value(side) == "__main__" for side in sides)
-    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, of_kind
+from xla_transforms.roles.spawns import spawns
 from xla_transforms.scopes import How
 from xla_transforms.tree import argument, value_of
 
@@ -82,10 +83,14 @@ def handed(roles: Roles, function: cst.FunctionDef, position: int, name: str) ->
 
 
 def _started(roles: Roles, function: cst.FunctionDef, position: int, name: str) -> Facts:
-    """``Process(target=function, args=(...))`` and ``partial(function, ...)``."""
+    """``Process(target=function, args=(...))`` and ``partial(function, ...)``.
+
+    What arrives in processes that train together is the ranks' to say.
+    """
     calls = roles.program.calls
     found: set[Fact] = set()
-    for call in (*calls.get("Process", ()), *calls.get("Thread", ())):
+    together = {spawn.call for spawn in spawns(roles)}
+    for call in (c for name in ("Process", "Thread") for c in calls.get(name, ()) if c not in together):
         target = value_of(call, "target")
         if target is not None and _is(roles, target, function):
             found |= _element(roles, value_of(call, "args"), position)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, fact, of_kind
+from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, fact
+from xla_transforms.roles.spawns import functions, spawns
 from xla_transforms.scopes import How
-from xla_transforms.tree import argument, same, string_value, value_of
+from xla_transforms.tree import same, string_value, value_of
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -43,10 +44,6 @@ FUNCTIONS = {
     "torch.distributed.distributed_c10d.get_rank": RANK,
     "torch.distributed.distributed_c10d.get_world_size": WORLD_SIZE,
 }
-SPAWNERS = frozenset(
-    f"torch.multiprocessing.{name}"
-    for name in ("spawn", "spawn.spawn", "start_processes", "spawn.start_processes")
-)
 COUNTS = frozenset({"torch.cuda.device_count", "torch.accelerator.device_count"})
 OPTION = "local_rank"  # what torch.distributed.launch passes to each process
 _READERS = ("os.environ.get", "os.getenv", "os.environ.setdefault")
@@ -139,38 +136,16 @@ def _reaches(roles: Roles, node: cst.BinaryOperation, value: cst.BaseExpression)
     return isinstance(value, cst.Attribute) and same(target, value)
 
 
-def spawned(roles: Roles, function: cst.CSTNode) -> list[cst.Call]:
-    """The calls that run a function of the program in several processes."""
-    calls = (*roles.program.calls.get("spawn", ()), *roles.program.calls.get("start_processes", ()))
-    return [
-        call
-        for call in calls
-        if (target := value_of(call, "fn", 0)) is not None
-        and roles.path(call.func) in SPAWNERS
-        and any(f.node is function for f in of_kind(roles.facts(target), Kind.FUNCTION))
-    ]
-
-
-def arguments(call: cst.Call) -> list[cst.BaseExpression] | None:
-    """What a spawn hands to its function behind the process's number; ``None`` where that is not seen."""
-    given = argument(call, "args", 1)
-    if given is None:
-        return []
-    elements = given.value.elements if isinstance(given.value, (cst.Tuple, cst.List)) else None
-    if elements is None or any(isinstance(e, cst.StarredElement) for e in elements):
-        return None
-    return [element.value for element in elements]
-
-
 def of_parameter(roles: Roles, function: cst.CSTNode, position: int) -> Facts:
     """What arrives in a parameter of a function that is run in several processes."""
     found: set[Fact] = set()
-    for call in spawned(roles, function):
-        values = arguments(call)
+    for spawn in spawns(roles):
+        if function not in functions(roles, spawn):
+            continue
         if position == 0:
-            found.add(Fact(Kind.NUMBER, INDEX, call))
-        elif values is not None and position <= len(values):
-            value = values[position - 1]
-            counted = same(value, value_of(call, "nprocs", 2))
-            found |= fact(Kind.NUMBER, LOCAL_WORLD_SIZE, call) if counted else roles.facts(value)
+            found.add(Fact(Kind.NUMBER, INDEX, spawn.call))
+        elif spawn.values is not None and position <= len(spawn.values):
+            value = spawn.values[position - 1]
+            counted = same(value, spawn.count)
+            found |= fact(Kind.NUMBER, LOCAL_WORLD_SIZE, spawn.call) if counted else roles.facts(value)
     return frozenset(found)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 XM = "torch_xla.core.xla_model"
@@ -104,6 +105,7 @@ class Target:
     save_waits: bool = False  # its save waits for all replicas: all must call it
     swaps_parameters: bool = True  # torch can keep the parameters that a move to the device replaces
     trainer_optimizer: str = ""  # for optim= of transformers' Trainer; "" where old transformers may run
+    since: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of names: in full, first release
     launcher: str = ""  # what SageMaker's estimators call the launcher of its training jobs
 
     @property

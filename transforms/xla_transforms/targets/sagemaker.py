@@ -46,4 +46,8 @@ SAGEMAKER = replace(
     autocast_remark="",
     amp_api="cuda",
     save_waits=True,
+    since={
+        "collective_broadcast": ("xm.collective_broadcast", "1.13"),
+        "xla_checkpoint": ("torch_xla.utils.checkpoint", "1.12"),
+    },
 )

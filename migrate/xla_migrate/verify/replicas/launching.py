@@ -59,7 +59,8 @@ class Launching:
             return
         if nprocs is not None:
             raise ValueError(f"Unsupported nprocs ({nprocs}): torch_xla takes 1 or None")
-        if self._xla._xla_runtime_is_initialized():
+        initialized = getattr(self._xla, "_xla_runtime_is_initialized", None)  # 2.1 does not tell
+        if initialized is not None and initialized():
             raise RuntimeError("Runtime is already initialized: an XLA device was used before the launch")
         if start_method == "spawn":
             pickle.dumps(fn)  # a nested function or a lambda fails here, as it would in torch_xla

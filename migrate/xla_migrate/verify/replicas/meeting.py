@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import sys
 import time
@@ -68,6 +69,8 @@ class Meeting:
         self.store: Any = distributed.FileStore(rendezvous, world)
         self.broken: ReplicaError | None = None
         self._groups: dict[tuple[int, ...], Any] = {}
+        # torch 2.1 has them here alone
+        self._options: Any = importlib.import_module("torch._C._distributed_c10d").AllgatherOptions
         self._everyone = tuple(range(world))
 
     def exchange(
@@ -112,8 +115,7 @@ class Meeting:
         self, mine: torch.Tensor, group: tuple[int, ...], announcement: Announcement
     ) -> list[bytes]:
         received = [torch.empty_like(mine) for _ in group]
-        distributed: Any = dist.distributed_c10d
-        options = distributed.AllgatherOptions()
+        options = self._options()
         options.timeout = timedelta(seconds=max(self.deadline - time.monotonic(), 0.1))
         try:
             self._group(group).allgather([received], [mine], options).wait()
