@@ -12,8 +12,8 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas import Launch
 from xla_transforms.roles import Kind
-from xla_transforms.roles.calls import callers, destination
-from xla_transforms.tree import string_value, walk
+from xla_transforms.roles.calls import callers
+from xla_transforms.tree import destination, string_value, walk
 
 ALONE = Rule(
     "XLA165",
