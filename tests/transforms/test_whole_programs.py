@@ -207,4 +207,4 @@ def test_a_shared_file_is_left_where_its_programs_want_different_things(
     monkeypatch.setattr(checkpoints, "run", for_one_of_them)
     outcome = migrate_program(files)["store.py"]
     assert outcome.data == store
-    assert [(f.code, f.span.line) for f in outcome.findings] == [("XLA007", 5)]
+    assert [(f.code, f.span.line) for f in outcome.findings] == [("XLA009", 5)]

@@ -48,7 +48,7 @@ FAULT = Rule(
     by_hand=Effort.LOW,
 )
 SHARED = Rule(
-    "XLA007",
+    "XLA009",
     "shared-file",
     "Several programs share the file and want different things of it; it was left as it is.",
     "One file cannot serve a script that was made for one device and one made for replicas at once.",

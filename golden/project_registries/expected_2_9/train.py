@@ -23,11 +23,10 @@ def train(model, loader, optimizer, args):
 def accuracy(model, loader):
     model.eval()
     correct = total = 0
-    device = torch_xla.device()
-    for x, y in loader:
-        x, y = x.to(device), y.to(device)
-        correct += (model(x).argmax(1) == y).sum().item()
+    for x, y in pl.MpDeviceLoader(loader, torch_xla.device()):
+        correct += (model(x).argmax(1) == y).sum()
         total += y.size(0)
+    correct = int(correct)
     return correct / total
 
 
