@@ -6,9 +6,7 @@ that says where and why. Wrong arguments (an unknown target, a number for a text
 
 from __future__ import annotations
 
-import io
 import os
-import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,6 +21,7 @@ from xla_migrate.patch import Patch
 from xla_migrate.project import known
 from xla_migrate.releases import existing, resolve
 from xla_migrate.work import How
+from xla_transforms.encoding import declared
 from xla_transforms.engine import Outcome, Settings
 from xla_transforms.findings import Change, Finding, Severity, Span
 from xla_transforms.formatting import BlackSettings
@@ -90,7 +89,7 @@ def migrate_source(
         outcome = migration.migrate({path: bytes(memoryview(code))}, settings).outcomes[path]
     else:
         try:
-            encoding = "utf-8" if is_notebook(path) else _encoding(code)
+            encoding = "utf-8" if is_notebook(path) else declared(code)
             outcome = migration.migrate({path: code.encode(encoding)}, settings).outcomes[path]
         except UnicodeEncodeError as error:
             outcome = _failed(path, _unencodable(code, error))
@@ -197,18 +196,6 @@ def _document_result(document: Document) -> Result:
 
 def _failed(path: str, *findings: Finding) -> Outcome:
     return Outcome(path=path, original=b"", findings=findings, failed=True)
-
-
-def _encoding(code: str) -> str:
-    """What the file of this text would be encoded in, by PEP 263."""
-    head = "".join(code.split("\n", 2)[:2])
-    if "coding" not in head or code.startswith("\ufeff"):
-        return "utf-8"
-    lines = io.BytesIO(code.encode("ascii", "replace"))
-    try:
-        return tokenize.detect_encoding(lines.readline)[0]
-    except SyntaxError:
-        return "utf-8"  # the engine says what is wrong with the declaration
 
 
 def _unencodable(code: str, error: UnicodeEncodeError) -> Finding:

@@ -44,6 +44,18 @@ def decode(data: bytes) -> tuple[str, str]:
         raise SourceError("XLA002", message, line) from error
 
 
+def declared(text: str) -> str:
+    """What the file of this text would be encoded in."""
+    head = "".join(text.split("\n", 2)[:2])
+    if "coding" not in head or text.startswith("\ufeff"):
+        return "utf-8"
+    lines = io.BytesIO(text.encode("ascii", "replace"))
+    try:
+        return tokenize.detect_encoding(lines.readline)[0]
+    except SyntaxError:
+        return "utf-8"  # decoding the bytes says what is wrong with the declaration
+
+
 def _first_lines(data: bytes) -> bytes:
     """The two lines in which an encoding may be declared."""
     end = data.find(b"\n", data.find(b"\n") + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from xla_migrate import __version__
@@ -19,6 +20,7 @@ COMMANDS = {
     "compare": "xla_migrate.cli.verify",
     "doctor": "xla_migrate.cli.doctor",
     "explain": "xla_migrate.cli.explain",
+    "lsp": "xla_migrate.cli.lsp",
     "map": "xla_migrate.cli.map",
     "record": "xla_migrate.cli.verify",
     "rules": "xla_migrate.cli.rules",
@@ -32,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns the exit status: 0 clean or all applied, 1 changes pending or findings left, 2 a usage
     error or a file that could not be processed.
     """
+    instruction = os.environ.get("_XLA_MIGRATE_COMPLETE")
+    if instruction:  # the shell asks what may follow
+        from xla_migrate.cli.completion import complete
+
+        return complete(instruction)
     arguments = list(sys.argv[1:] if argv is None else argv)
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help"):

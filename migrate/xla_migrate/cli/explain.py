@@ -7,6 +7,7 @@ from textwrap import fill
 
 import click
 
+from xla_migrate.cli.offers import explanations
 from xla_migrate.known_rules import known_rules
 from xla_migrate.rule_examples import explained
 from xla_migrate.topics import TOPICS, Topic, places, topic
@@ -17,7 +18,7 @@ Seen = Mapping[str, tuple[Sequence[Finding], Sequence[Change]]]
 
 
 @click.command(context_settings=_CONTEXT)
-@click.argument("what", required=False)
+@click.argument("what", required=False, shell_complete=explanations)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 def explain(what: str | None, paths: tuple[str, ...]) -> None:
     """Say what a rule does and why, or why training fails, learns badly or is slow.

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from xla_migrate.choosing import Policy
+from xla_migrate.cli import offers
 from xla_migrate.cli.selection import Selection, selection_options
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
@@ -35,10 +36,10 @@ class _Command(click.Command):
 @click.option("--unsafe-fixes", is_flag=True)
 @click.option("--interactive", is_flag=True)
 @click.option("--max-changes", type=click.IntRange(0), metavar="N")
-@click.option("--select", multiple=True, metavar="RULES")
-@click.option("--ignore", multiple=True, metavar="RULES")
+@click.option("--select", multiple=True, metavar="RULES", shell_complete=offers.rules)
+@click.option("--ignore", multiple=True, metavar="RULES", shell_complete=offers.rules)
 @click.option("--exclude", multiple=True, metavar="PATTERN")
-@click.option("--target", metavar="RELEASE")
+@click.option("--target", metavar="RELEASE", shell_complete=offers.targets)
 @click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp")
 @click.option("--distributed/--no-distributed", default=None)
 @click.option("--stdin-filename", metavar="PATH")

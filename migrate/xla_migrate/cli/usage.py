@@ -76,6 +76,7 @@ Commands:
   map PATHS                Show what a project does: entries, loops, loaders,
                            optimizers, steps, saves, and what stays unknown.
   doctor [PATH]            Check whether migrated code can run here.
+  lsp                      Serve an editor (needs xla-migrate[lsp]).
   rules                    List the rules.
   explain RULE             Say what a rule does and why.
   explain TOPIC [PATHS]    Say why a job fails, learns badly or is slow, and

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from xla_migrate.cli import offers
 from xla_migrate.reports import terminal
 from xla_transforms.targets import DEFAULT, target
 
@@ -68,7 +69,7 @@ RUN_OPTIONS = (
 )  # fmt: skip
 
 MIGRATION_OPTIONS = (
-    click.option("--target", "release", default=DEFAULT, metavar="RELEASE",
+    click.option("--target", "release", default=DEFAULT, metavar="RELEASE", shell_complete=offers.targets,
                  help=f"The torch_xla release to migrate to.  [default: {DEFAULT}]"),
     click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp",
                  help="Use syncfree optimizers.  [default: amp]"),
