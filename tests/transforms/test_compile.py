@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from transforms.helpers import check_noop, check_transformed, findings
+import pytest
+from transforms.helpers import check_noop, check_transformed, findings, run_only
 
 
 def test_other_things_named_compile_stay() -> None:
@@ -211,3 +212,20 @@ def test_anomaly_detection_is_told() -> None:
     x = torch.zeros(1).cuda()
     """
     assert findings(code, "gradient_modes") == [("XLA264", 4)]
+
+
+@pytest.mark.parametrize("other", ["lambda f, x: f(x)", "plain"])
+def test_checkpointing_that_the_script_chooses_is_reported_where_it_is_chosen(other: str) -> None:
+    head = "import torch\nfrom torch.utils.checkpoint import checkpoint\n\n\n"
+    code = f"{head}def plain(f, x):\n    return f(x)\n\n\nrun = checkpoint if save else {other}\n"
+    code += "y = run(net, x.cuda())\n"
+    check_noop(code, "gradient_modes")
+    assert findings(code, "gradient_modes") == [("XLA263", 9)]
+
+
+def test_a_function_that_stands_in_for_a_failed_import_is_no_choice() -> None:
+    code = (
+        "import torch\n\ntry:\n    from torch.utils.checkpoint import checkpoint\nexcept ImportError:\n"
+        "    def checkpoint(f, x):\n        return f(x)\n\ny = checkpoint(net, x.cuda())\n"
+    )
+    assert "y = xla_checkpoint.checkpoint(net, x.cuda())\n" in run_only(code, "gradient_modes")

@@ -227,6 +227,16 @@ def test_name_whose_way_is_lost_is_reported() -> None:
     assert findings(code, *DEVICE) == [("XLA190", 3)]
 
 
+def test_a_table_by_types_of_devices_that_lacks_the_xla_device_is_reported() -> None:
+    table = '{"cuda": "nccl", "cpu": "gloo"%s}'
+    code = f"import torch\n\n\ndef f(kind):\n    x.cuda()\n    names = {table}\n    return names.get(kind)\n"
+    assert findings(code % "", "device") == [("XLA190", 6)]
+    assert findings(f"import torch\nx.cuda()\nprint({table}[kind])\n" % "", "device") == [("XLA190", 3)]
+    assert findings(code % ', "xla": "xla"', "device") == []
+    assert findings(code.replace("cpu", "torch") % "", "device") == []
+    assert findings(code.replace("get(kind)", "copy()") % "", "device") == []
+
+
 def test_device_of_a_configuration_is_reported() -> None:
     code = 'import torch\n\nmodel = net.cuda()\ndevice = torch.device(cfg["device"])\n'
     assert findings(code, *DEVICE) == [("XLA192", 4)]

@@ -112,6 +112,8 @@ class TestGuards:
             ("next(model.parameters()).is_cuda", "next(model.parameters()).is_xla"),
             ('device.type == "cuda"', 'device.type == "xla"'),
             ("'cuda' != device.type", "'xla' != device.type"),
+            ('str(device) == "cuda:0"', 'device.type == "xla"'),
+            ('str(device) != "cuda"', 'device.type != "xla"'),
             ('"cuda" in str(device)', '"xla" in str(device)'),
             ('str(device).startswith("cuda")', 'str(device).startswith("xla")'),
             ('device == torch.device("cuda")', 'device.type == "xla"'),
@@ -132,6 +134,10 @@ class TestGuards:
             'import torch\n\n\ndef f(device: torch.device):\n    return device.type != "cpu"  # cuda\n',
             *DEVICE,
         )
+
+    def test_the_text_of_a_device_among_several_is_reported(self) -> None:
+        code = 'import torch\n\n\ndef f(device: torch.device):\n    return str(device) in ("cuda:0", "cpu")\n'
+        assert findings(code, *DEVICE) == [("XLA113", 5)]
 
     def test_unknown_comparison_is_reported(self) -> None:
         code = 'import torch\n\nif backend() == "cuda":\n    run()\n'

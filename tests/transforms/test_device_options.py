@@ -6,6 +6,8 @@ import pytest
 from transforms.device_passes import DEVICE
 from transforms.helpers import check_noop, check_transformed, findings, migrate
 
+from xla_transforms.engine import migrate_program
+
 
 class TestOptions:
     def test_option_is_read_as_the_xla_device_once(self) -> None:
@@ -263,3 +265,17 @@ class TestTypes:
         code = "import torch\n\nbuild(torch.cuda.FloatTensor)\n"
         check_noop(code, *DEVICE)
         assert findings(code, *DEVICE) == [("XLA194", 3)]
+
+
+def test_an_option_that_several_parsers_have_is_read_once() -> None:
+    parser = b"import argparse\n\n\ndef options():\n    parser = argparse.ArgumentParser()\n" \
+        b'    parser.add_argument("--device", default="cuda")\n    return parser\n'
+    files = {
+        "pretrain.py": parser,
+        "finetune.py": parser,
+        "train.py": b"import torch\nimport finetune\nimport pretrain\n\n"
+        b"chosen = pretrain if big else finetune\n"
+        b"args = chosen.options().parse_args()\nnet.to(args.device)\n",
+    }
+    text = migrate_program(files)["train.py"].code
+    assert text.count('args.device = "xla"') == 1

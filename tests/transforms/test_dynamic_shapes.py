@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 
 import pytest
-from helpers import findings
+from helpers import findings, migrate
 
 HEAD = """\
 import random
@@ -47,6 +47,7 @@ def step(lines: str, setup: str = "") -> list[tuple[str, int]]:
         "for t in range(4):\n    out = out + x[:, t : t + 1]\n",  # unrolled: the same in every step
         "z = F.one_hot(y, num_classes=3)\n",
         "names = {'a': 1}[random.choice('a')]\n",
+        "part = order[k : k + 4]\nout = out[part] + out[order[k : k + 4]]\n",  # an array of numbers
     ],
 )
 def test_what_does_not_compile_again(lines: str) -> None:
@@ -95,6 +96,14 @@ def test_shapes_that_depend_on_the_data(expression: str) -> None:
 def test_python_numbers_that_change(lines: str) -> None:
     extra = "" if "i]" not in lines else "i = random.randint(1, 3)\n"
     assert step(extra + lines) == [("XLA904", FIRST + extra.count("\n"))]
+
+
+def test_what_changes_in_many_places_of_a_loop_is_told_once_with_all_lines() -> None:
+    lines = "z = out[k]\nw = out[k], x[k]\nv = out.topk(k)\n"
+    assert step(lines) == [("XLA904", FIRST)]
+    code = HEAD + "for k, (x, y) in enumerate(feed):\n    out = net(x.cuda())\n" + indent(lines, "    ")
+    message = migrate(code + "    out.sum().backward()\n", "dynamic_shapes").findings[0].message
+    assert message.endswith("each value is a new compilation (so in lines 12, 13, 14)")
 
 
 def test_numbers_derived_from_random_ones() -> None:

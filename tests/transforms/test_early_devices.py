@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from transforms.helpers import findings
+from transforms.helpers import findings, run_only
 from transforms.replicated import launched, spawned
 
 
@@ -20,7 +20,7 @@ def test_devices_of_the_processes_themselves(code: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['device = torch.device("cuda")', "net = torch.nn.Linear(2, 2).cuda()", 'x = torch.ones(2).to("cuda")'],
+    ["net = torch.nn.Linear(2, 2).cuda()", 'x = torch.ones(2).to("cuda")'],
 )
 @pytest.mark.parametrize("indent", ["", "    "])
 def test_a_device_in_front_of_the_launch_is_an_error(line: str, indent: str) -> None:
@@ -28,3 +28,24 @@ def test_a_device_in_front_of_the_launch_is_an_error(line: str, indent: str) -> 
     mark = "\n\ndef worker" if not indent else "    n = torch.cuda"
     code = code.replace(mark, f"\n{line}\n{mark}" if not indent else f"    {line}\n{mark}")
     assert [rule for rule, _ in findings(code, "early_devices")] == ["XLA168"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'device = torch.device("cuda")',
+        "device = torch.accelerator.current_accelerator()",
+        'def make(net, device=torch.device("cuda", 0)):\n    net.to(device)',
+    ],
+)
+def test_a_device_that_is_only_named_in_front_of_the_launch_is_named_without_the_runtime(line: str) -> None:
+    code = spawned("pass", before=f"\n\n{line}\n")
+    assert findings(code, "early_devices") == []
+    text = run_only(code, "device")
+    assert 'torch.device("xla")' in text
+    assert "torch_xla.device()" not in text
+
+
+def test_a_device_of_the_processes_is_the_runtimes() -> None:
+    text = run_only(spawned('device = torch.device("cuda", rank)'), "device")
+    assert "    device = torch_xla.device()\n" in text

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import libcst as cst
 import pytest
-from transforms.helpers import context_of
+from transforms.helpers import context_of, migrate
 
 from xla_transforms.context import Context
 from xla_transforms.loops import Effect, Loop
@@ -439,3 +439,35 @@ def test_the_loop_around_a_node() -> None:
     call = next(c for c in ctx.index.all(cst.Call) if ctx.index.source.code(c) == "x.cuda()")
     assert ctx.loops.of(call) is loop
     assert ctx.loops.of(loop.node) is None
+
+
+LOSS = """\
+import torch
+
+
+class Loss:
+    def __init__(self):
+        self.bce = torch.nn.BCEWithLogitsLoss()
+
+    def __call__(self, outputs, target):
+        total = 0
+        for output in outputs:
+            part = self.bce(output, target)
+            total += part
+            if self.balanced:
+                self.weight = part.item()
+        return total
+
+
+model = torch.nn.Linear(2, 2).cuda()
+criterion = Loss()
+for x, y in load():
+    loss = criterion([model(x.cuda())], y.cuda())
+    {}
+"""
+
+
+def test_a_loop_of_the_loss_is_a_part_of_the_step_that_calls_it() -> None:
+    text = migrate(LOSS.format("loss.backward()")).code
+    assert text.count("torch_xla.sync()") == 1
+    assert "loss.backward()\n    torch_xla.sync()" in text

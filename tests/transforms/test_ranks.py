@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import check_noop, findings, run_only
+from helpers import check_noop, findings, migrate, run_only
 from replicated import launched, spawned
 
 
@@ -56,3 +56,14 @@ def test_on_one_machine_the_devices_are_the_world() -> None:
 def test_before_the_launch_nobody_is_asked() -> None:
     code = spawned("pass").replace("    n = ", "    print(dist.get_world_size())\n    n = ")
     assert [code for code, _ in findings(code, "ranks")] == ["XLA145"]
+
+
+def test_a_variable_that_is_looked_for_under_several_names_is_one() -> None:
+    asked = ["    if v in os.environ:", "        rank = int(os.environ[v])"]
+    text = migrate(launched('for v in ("RANK", "PMI_RANK"):', *asked)).code
+    assert '    for v in ("RANK", "PMI_RANK"):\n        rank = xr.global_ordinal()\n' in text
+
+
+@pytest.mark.parametrize("names", ['("RANK", "WORLD_SIZE")', '("HOME", "PORT")', "given"])
+def test_variables_of_several_meanings_or_of_none_stay(names: str) -> None:
+    check_noop(launched(f"for v in {names}:", "    value = os.environ[v]"), "ranks")

@@ -147,3 +147,25 @@ def test_a_program_beside_it_that_shares_its_tools_is_migrated() -> None:
     outcomes = migrate_program(files)
     assert b".to(torch_xla.device())" in outcomes["train.py"].data
     assert outcomes["split.py"].data == files["split.py"]
+
+
+def test_devices_that_are_only_compared_or_listed_name_none() -> None:
+    shown = 'names = [f"cuda:{i}" for i in found]\nprint(names)\n'
+    compared = 'assert str(x.device) == "cuda:0" or str(y.device) != "cuda:1"\n'
+    for line in (shown, compared):
+        assert "XLA191" not in {rule for rule, _ in findings("import torch\nmodel.cuda()\n" + line)}
+
+
+def test_a_list_of_devices_that_is_used_names_several() -> None:
+    code = 'import torch\nnames = [f"cuda:{i}" for i in found]\nprint(names)\nsplit(model.cuda(), names)\n'
+    assert {rule for rule, _ in findings(code)} == {"XLA191"}
+
+
+def test_what_a_test_does_with_a_module_does_not_keep_the_module_from_moving() -> None:
+    files = {
+        "net.py": b"import torch\n\nx = x.cuda()\n",
+        "test_net.py": b"import torch, pytest, net\n\na.cuda(0)\nb.cuda(1)\n",
+    }
+    outcomes = migrate_program(files)
+    assert b".to(torch_xla.device())" in outcomes["net.py"].data
+    assert outcomes["test_net.py"].data == files["test_net.py"]

@@ -111,3 +111,13 @@ def test_optimizers_of_cuda_alone_are_errors() -> None:
         """
     check_noop(code, "syncfree")
     assert findings(code, "syncfree") == [("XLA405", 5), ("XLA405", 6)]
+
+
+def test_what_is_only_kept_out_of_mixed_precision_does_not_begin_it() -> None:
+    off = '    with torch.autocast("cuda", enabled=False):\n        pass\n'
+    check_noop(f"{HEAD}{off}    return torch.optim.Adam(net.parameters())\n", "syncfree")
+
+
+def test_an_optimizer_that_accelerate_prepares_stays() -> None:
+    prepared = "    return accelerate.Accelerator().prepare(torch.optim.Adam(net.parameters()))\n"
+    check_noop(f"import accelerate\n{HEAD}{AMP}{prepared}", "syncfree")

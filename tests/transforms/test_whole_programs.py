@@ -83,3 +83,29 @@ def test_a_device_in_a_file_of_settings_is_found() -> None:
     train = b"import torch\nimport config\n\nmodel = torch.nn.Linear(2, 2).to(config.DEVICE)\n"
     outcomes = migrate_program({"train.py": train, "config.py": b'DEVICE = "cuda"\n'})
     assert outcomes["config.py"].code == "import torch_xla\n\nDEVICE = torch_xla.device()\n"
+
+
+def test_a_program_whose_calls_lead_far_is_analysed() -> None:
+    steps = "".join(f"\n\ndef step_{n}(x):\n    return step_{n - 1}(x)\n" for n in range(1, 250))
+    code = f"import torch\n\n\ndef step_0(x):\n    return x.cuda()\n{steps}\n\nstep_249(net.cuda())\n"
+    outcome = migrate_program({"train.py": code.encode()})["train.py"]
+    assert not outcome.failed
+    assert "return x.to(" in outcome.code
+
+
+def test_what_a_package_hands_on_belongs_to_those_that_take_it_there() -> None:
+    files = {
+        "train.py": b"from core import launch, Trainer\n\n\ndef main():\n    Trainer().run()\n\n\n"
+        b'if __name__ == "__main__":\n    launch(main)\n',
+        "core/__init__.py": b"from .start import launch\nfrom .trainer import Trainer\n",
+        "core/start.py": b"import torch.distributed as dist\nimport torch.multiprocessing as mp\n\n\n"
+        b'def work(rank, n, main):\n    dist.init_process_group("nccl", rank=rank, world_size=n)\n'
+        b"    main()\n"
+        b"\n\ndef launch(main):\n    mp.spawn(work, args=(2, main), nprocs=2)\n",
+        "core/trainer.py": b"import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n\n"
+        b"class Trainer:\n    def run(self):\n        model = DDP(torch.nn.Linear(2, 2).cuda())\n",
+    }
+    outcomes = migrate_program(files)
+    assert "torch_xla.launch(work" in outcomes["core/start.py"].code
+    assert "xm.broadcast_master_param(model)" in outcomes["core/trainer.py"].code
+    assert "DDP" not in outcomes["core/trainer.py"].code

@@ -22,6 +22,7 @@ from xla_transforms.scopes import ModuleIndex
 from xla_transforms.settings import Settings
 from xla_transforms.targets import target
 from xla_transforms.targets.base import Target
+from xla_transforms.tree import value_of
 
 
 @dataclass
@@ -54,17 +55,18 @@ class Context:
     @cached_property
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
-        return find_groups(self.roles)
+        return self.roles.once("scalers", lambda: find_groups(self.roles))
 
     @cached_property
     def apex(self) -> Amp:
         """The program's use of apex's mixed precision."""
-        return Amp(self.roles)
+        return self.roles.once("apex", lambda: Amp(self.roles))
 
     @cached_property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
-        return Replicas(self.roles, self.settings.distributed, self.target.launcher_entry)
+        wanted, outside = self.settings.distributed, self.target.launcher_entry
+        return self.roles.once("replicas", lambda: Replicas(self.roles, wanted, outside))
 
     @cached_property
     def distributed(self) -> bool:
@@ -88,7 +90,7 @@ class Context:
     @cached_property
     def frameworks(self) -> Frameworks:
         """The frameworks that train for the program."""
-        return Frameworks(self.roles)
+        return self.roles.once("frameworks", lambda: Frameworks(self.roles))
 
     @cached_property
     def already_xla(self) -> bool:
@@ -109,7 +111,8 @@ class Context:
     def uses_cuda(self) -> bool:
         """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
         modules = self.program.modules.values()
-        return self.names_cuda and not shares_several(self) and not any(map(sharding, modules))
+        sharded = self.roles.once("sharded", lambda: any(map(sharding, modules)))
+        return self.names_cuda and not shares_several(self) and not sharded
 
     @cached_property
     def speaks_of_gpu(self) -> bool:
@@ -121,13 +124,19 @@ class Context:
     @cached_property
     def uses_amp(self) -> bool:
         """Whether the program computes under autocast or scales its loss."""
-        paths = {self.roles.path(c.func) for c in self._calls("autocast", "GradScaler")}
-        return any(p.startswith("torch.") for p in paths) or self.apex.understood
+        begun = self.roles.once("amp", lambda: any(map(self._is_amp, self._calls("autocast", "GradScaler"))))
+        return begun or self.apex.understood
+
+    def _is_amp(self, call: cst.Call) -> bool:
+        """Whether a call begins mixed precision: ``autocast(enabled=False)`` keeps something out of it."""
+        off = getattr(value_of(call, "enabled"), "value", "") == "False"
+        return not off and self.roles.path(call.func).startswith("torch.")
 
     @cached_property
     def syncfree_twins(self) -> bool:
-        """Whether optimizers become their syncfree twins."""
-        beside_amp = self.settings.syncfree == "amp" and self.uses_amp and self.speaks_of_gpu
+        """Whether optimizers become their syncfree twins; those that Accelerate prepares are its own."""
+        asked = self.settings.syncfree == "amp" and not self.frameworks.prepares
+        beside_amp = asked and self.uses_amp and self.speaks_of_gpu
         return self.settings.syncfree == "always" or beside_amp
 
     def _calls(self, *names: str) -> list[cst.Call]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Settings", "map_program", "migrate_bytes", "migrate_program"]
 
 _RELATED = re.compile(RELATED.pattern.encode(), re.IGNORECASE)
+_FROM = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import", re.MULTILINE)
+_CALLS = 5_000  # takes less than half of the usual stack of 8 MiB
 _RULES = {rule.code: rule for rule in ENGINE_RULES}
 
 
@@ -49,7 +52,7 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        if speaks(data) or _RELATED.search(data):
+        if speaks(data) or _RELATED.search(data) or _hands_on(path, data):
             older = renamed(text)
             if older is not None:
                 old[path] = older
@@ -57,10 +60,15 @@ def migrate_program(
     if any(speaks(data) for _, data, _ in texts.values()):
         from xla_transforms.pipeline import migrate_texts
 
-        with _no_collections():
+        with _no_collections(), _depth():
             outcomes.update(migrate_texts(texts, settings, failure, files.keys() - texts.keys()))
         outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
     return {path: outcomes[path] for path in files}
+
+
+def _hands_on(path: str, data: bytes) -> bool:
+    """Whether a file is a package's own and imports something: others get it from there."""
+    return path.endswith("__init__.py") and _FROM.search(data) is not None
 
 
 def map_program(
@@ -80,9 +88,9 @@ def map_program(
         except SourceError as error:
             failed[path] = error.message
             continue
-        if b"torch" in data or _RELATED.search(data):
+        if b"torch" in data or _RELATED.search(data) or _hands_on(path, data):
             texts[path] = (text, data, encoding)
-    with _no_collections():
+    with _no_collections(), _depth():
         project = map_texts(texts, settings or Settings(), failure, commands or {})
     project.failed |= failed
     project.others += [path for path in files if path not in texts and path not in failed]
@@ -99,6 +107,18 @@ def _no_collections() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+@contextmanager
+def _depth() -> Iterator[None]:
+    """Questions lead from call to call through all files of a program: deeper than Python's own limit of
+    1,000 calls, which is set for stacks much smaller than they are."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _CALLS))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def failure(path: str, data: bytes, error: SourceError) -> Outcome:

@@ -303,10 +303,9 @@ class Uses:
         """The uses of ``self.device`` in its class, of ``cfg.device`` wherever it is written alike."""
         found: set[Use] = set()
         for index in self.roles.program.modules.values():
-            for node in index.all(cst.Attribute):
-                assert isinstance(node, cst.Attribute)
+            for node in index.attributed(name):
                 written = isinstance(index.parent(node), cst.AssignTarget)
-                if node.attr.value == name and not written and self._alike(node, target):
+                if not written and self._alike(node, target):
                     found |= self._of(node, depth + 1)
         return found
 

@@ -143,7 +143,7 @@ class _Batch:
         wanted = self.settings.distributed
         roles = Roles(program, replicated=False if wanted is False else None)
         outside = target(self.settings.target).launcher_entry
-        if roles.replicated and Replicas(roles, wanted, outside).obstacle:
+        if roles.replicated and roles.once("replicas", lambda: Replicas(roles, wanted, outside)).obstacle:
             return Roles(program, replicated=False)
         return roles
 

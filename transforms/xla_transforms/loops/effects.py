@@ -8,6 +8,7 @@ from enum import Flag, auto
 import libcst as cst
 
 from xla_transforms.roles import Kind, Roles, classes
+from xla_transforms.roles.calls import sites
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.tree import LOOPS, children, method, receiver, walk
 
@@ -25,6 +26,9 @@ class Effect(Flag):
     BACKWARD = auto()
     STEP = auto()
     OTHER = auto()  # zero_grad, scaler and clipping calls: work that belongs to a step
+
+
+_WITHOUT_GRADIENT = frozenset({"torch.no_grad", "torch.inference_mode"})
 
 
 class Effects:
@@ -172,7 +176,24 @@ class Effects:
             return False
         kinds = (cst.For, cst.While, cst.FunctionDef)
         outer = next((a for a in self.roles.index(loop).ancestors(loop) if isinstance(a, kinds)), None)
+        if isinstance(outer, cst.FunctionDef) and self._computes_loss(outer):
+            return True
         return outer is not None and bool(self.of(outer.body) & Effect.BACKWARD)
+
+    def _computes_loss(self, function: cst.FunctionDef) -> bool:
+        """Whether each step of some training calls a function, as a part of its forward pass."""
+        paths = (self.roles.path(getattr(d.decorator, "func", d.decorator)) for d in function.decorators)
+        if any(path in _WITHOUT_GRADIENT for path in paths):
+            return False
+        return any(self._in_a_step(site) for site, _ in sites(self.roles, function))
+
+    def _in_a_step(self, call: cst.Call) -> bool:
+        for outer in self.roles.index(call).ancestors(call):
+            if isinstance(outer, (cst.If, cst.FunctionDef, cst.Lambda)):
+                return False
+            if isinstance(outer, (cst.For, cst.While)):
+                return bool(self.of(outer.body) & Effect.BACKWARD)
+        return False
 
     def _holds_step_loops(self, node: cst.CSTNode, depth: int = 0) -> bool:
         """Whether step loops run inside: a loop over epochs that also samples once is no step loop."""

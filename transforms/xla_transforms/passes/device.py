@@ -13,8 +13,9 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import KEEPERS, Use, Uses, is_word, reads, words
 from xla_transforms.placing import VARIABLE, device_here
+from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
-from xla_transforms.tree import has_star, numbers_device, value_of
+from xla_transforms.tree import has_star, method, numbers_device, string_value, value_of
 
 NAME = Rule(
     "XLA101",
@@ -39,6 +40,7 @@ LEFT = Rule(
 RULES = (NAME, WORD, VARIABLE, LEFT)
 
 _CONSTRUCTOR = "torch.device"
+_TYPES = frozenset({"cpu", "hpu", "mps", "npu", "xpu"})
 _ACCELERATOR = "torch.accelerator.current_accelerator"
 _SHOWS = frozenset(
     f"builtins.{name}" for name in ("print", "repr", "len", "format", "ValueError", "RuntimeError")
@@ -55,7 +57,7 @@ def run(context: Context) -> None:
             _constructor(context, call)
         elif path == _ACCELERATOR and context.plan.free(call):
             change = context.plan.change(NAME, call, "the accelerator is the XLA device")
-            change.replace(call, change.spell(context.target.device))
+            change.replace(call, _device(context, call, change))
     for string in list(context.index.all(cst.FormattedString)):
         assert isinstance(string, cst.FormattedString)
         _joined_string(context, string)
@@ -71,7 +73,7 @@ def _constructor(context: Context, call: cst.Call) -> None:
     if given is None or has_star(call) or context.roles.dead(call) or _compared(context, call):
         return
     change = context.plan.change(NAME, call, "the CUDA device becomes the XLA device")
-    parts: list[cst.CSTNode | str] = [change.spell(context.target.device), call.func]
+    parts: list[cst.CSTNode | str] = [_device(context, call, change), call.func]
     template = _choice(context, given, parts)
     if template is None:
         return
@@ -79,6 +81,13 @@ def _constructor(context: Context, call: cst.Call) -> None:
     if " if " in template and nested:
         template = f"({template})"
     change.replace(call, template, *parts, brackets=_alone(context, call) and len(parts) == 2)
+
+
+def _device(context: Context, node: cst.CSTNode, change: Planned) -> str:
+    """The device; its mere name where there are no processes yet, since that does not touch the runtime."""
+    if context.distributed and context.replicas.starts.before(node):
+        return f'{change.use("torch")}.device("{context.target.device_type}")'
+    return change.spell(context.target.device)
 
 
 def _alone(context: Context, node: cst.CSTNode) -> bool:
@@ -124,6 +133,10 @@ def _joined_string(context: Context, node: cst.FormattedString) -> None:
 
 def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
     """Write a bare name of the device anew, by what is done with it."""
+    if _keys_table(context, word):
+        message = f'this table by types of devices has no entry "{context.target.device_type}"'
+        context.plan.report(LEFT, word, message, "add one, or look this one up for the XLA device")
+        return
     found = uses.of(word)
     if found & {Use.OTHER, Use.OPTION} or _compared(context, word) or _shown(context, word):
         return
@@ -140,6 +153,37 @@ def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
         change.replace(word, change.spell(context.target.device))
     else:
         change.replace(word, _quoted(context, word, context.target.device_type))
+
+
+def _keys_table(context: Context, word: cst.BaseExpression) -> bool:
+    """Whether a word is a key beside other types of devices: ``{"cuda": "nccl", "cpu": "gloo"}``."""
+    element = context.index.parent(word)
+    table = context.index.parent(element) if isinstance(element, cst.DictElement) else None
+    if not isinstance(table, cst.Dict) or element.key is not word:  # type: ignore[union-attr]
+        return False
+    keys = {string_value(e.key) for e in table.elements if isinstance(e, cst.DictElement)}
+    return bool(keys & _TYPES) and context.target.device_type not in keys and _looked_up(context, table)
+
+
+def _looked_up(context: Context, table: cst.Dict) -> bool:
+    """Whether a table is asked for what a variable says: ``{...}[device.type]``, ``names.get(kind)``."""
+    index = context.index
+    assign = index.parent(table)
+    places: list[cst.CSTNode] = [table]
+    if isinstance(assign, cst.Assign) and isinstance(assign.targets[0].target, cst.Name):
+        target = assign.targets[0].target
+        places += reads(context.roles, target, target.value)
+    for place in places:
+        outer = index.parent(place)
+        call = index.parent(outer) if outer is not None else None
+        key: cst.BaseExpression | None = None
+        if isinstance(outer, cst.Subscript) and isinstance(outer.slice[0].slice, cst.Index):
+            key = outer.slice[0].slice.value
+        elif isinstance(call, cst.Call) and method(call) == "get":
+            key = value_of(call, "key", 0)
+        if key is not None and string_value(key) is None:
+            return True
+    return False
 
 
 def _compared(context: Context, word: cst.BaseExpression) -> bool:

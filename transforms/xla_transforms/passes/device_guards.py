@@ -65,7 +65,10 @@ def _comparison(context: Context, node: cst.Comparison) -> None:
     operator, right = node.comparisons[0].operator, node.comparisons[0].comparator
     if isinstance(operator, (cst.Equal, cst.NotEqual)):
         for word, other in ((right, node.left), (node.left, right)):
-            if is_word(word):
+            shown = _shown_device(context, other)
+            if is_word(word) and shown is not None:
+                _type_of(context, node, shown, operator)
+            elif is_word(word):
                 _rename(context, word, other)
             elif _is_cuda_device(context, word):
                 _type_of(context, node, other, operator)
@@ -74,13 +77,23 @@ def _comparison(context: Context, node: cst.Comparison) -> None:
             _rename(context, node.left, right)
         elif isinstance(right, (cst.Tuple, cst.List, cst.Set)):
             for element in right.elements:
-                if is_word(element.value):
+                if is_word(element.value) and _shown_device(context, node.left) is not None:
+                    _unsure(context, element.value, node.left)
+                elif is_word(element.value):
                     _rename(context, element.value, node.left)
 
 
 def _is_cuda_device(context: Context, node: cst.BaseExpression) -> bool:
     is_call = isinstance(node, cst.Call) and context.roles.path(node.func) == "torch.device"
     return is_call and context.roles.places(node) == {"cuda"}
+
+
+def _shown_device(context: Context, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """``device`` of ``str(device)``, whose text has a number that the name of its type lacks."""
+    if not isinstance(node, cst.Call) or context.roles.path(node.func) != "builtins.str":
+        return None
+    held = node.args[0].value if node.args else None
+    return held if held is not None and context.roles.kinds(held) == {Kind.DEVICE} else None
 
 
 def _type_of(
@@ -99,13 +112,17 @@ def _rename(context: Context, word: cst.BaseExpression, other: cst.BaseExpressio
         return
     if not _is_device(context, other):
         if string_value(word) is not None and not context.roles.kinds(other):
-            text = context.index.source.code(other)
-            advice = 'compare with "xla" if it is the device'
-            context.plan.report(UNKNOWN, word, f"whether {text} names the device is not known", advice)
+            _unsure(context, word, other)
         return
     change = context.plan.change(COMPARED, word, "the XLA device is asked for by its own name")
     quote = "'" if context.index.source.code(word).startswith("'") else '"'
     change.replace(word, f"{quote}{context.target.device_type}{quote}")
+
+
+def _unsure(context: Context, word: cst.BaseExpression, other: cst.BaseExpression) -> None:
+    text, kind = context.index.source.code(other), context.target.device_type
+    advice = f'compare its type with "{kind}" if it is the device'
+    context.plan.report(UNKNOWN, word, f"whether {text} is this name of the device is not known", advice)
 
 
 def _is_device(context: Context, node: cst.BaseExpression) -> bool:

@@ -37,11 +37,21 @@ RULES = (OPTION, OPTION_LEFT)
 def run(context: Context) -> None:
     if not context.uses_cuda:
         return
-    for add in list(context.program.calls.get("add_argument", ())):
+    options = context.roles.once("device options", lambda: _options(context))
+    done: set[tuple[cst.CSTNode, str]] = set()  # several parsers may have an option of one name
+    for add in options:
+        _normalise(context, add, destination(add), done)
+
+
+def _options(context: Context) -> list[cst.Call]:
+    """The options of the program whose values are devices' names."""
+    found = []
+    for add in context.program.calls.get("add_argument", ()):
         name = destination(add)
         reads = _reads(context, name)
         if reads and _names_device(context, add, name, reads):
-            _normalise(context, add, name)
+            found.append(add)
+    return found
 
 
 def _reads(context: Context, name: str) -> list[cst.Attribute]:
@@ -77,7 +87,7 @@ def _constructed(context: Context, reads: list[cst.Attribute]) -> bool:
     return False
 
 
-def _normalise(context: Context, add: cst.Call, name: str) -> None:
+def _normalise(context: Context, add: cst.Call, name: str, done: set[tuple[cst.CSTNode, str]]) -> None:
     """Read an option as XLA's behind each line of this module that names the parsed arguments."""
     places = _places(context)
     if not places and context.roles.index(add) is context.index:
@@ -88,6 +98,9 @@ def _normalise(context: Context, add: cst.Call, name: str) -> None:
         option = f"{holder}.{name}"
         if context.roles.index(statement) is not context.index or _done(context, option):
             continue
+        if (statement, option) in done:
+            continue
+        done.add((statement, option))
         change = context.plan.change(OPTION, statement, f"{option} names the XLA device where it said cuda")
         lines = _lines(context, add, option)
         if isinstance(statement, cst.FunctionDef):

@@ -58,7 +58,7 @@ _FIX = "keep it constant over the steps, or make it a tensor (index_select, gath
 def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
-    hot, reads = HotPath(context.loops), context.loops.reads
+    hot, reads = Changes(context), context.loops.reads
     sums = Sums(context.roles, reads)
     for node in hot.nodes(cst.Subscript):
         assert isinstance(node, cst.Subscript)
@@ -70,10 +70,37 @@ def run(context: Context) -> None:
         assert isinstance(node, cst.BinaryOperation)
         power = isinstance(node.operator, cst.Power) and reads.on_device(node.left)
         if power and not reads.on_device(node.right):
-            _changing(context, hot, node, node.right)
+            hot.note(node, node.right)
+    hot.report()
 
 
-def _subscript(context: Context, hot: HotPath, reads: Reads, sums: Sums, node: cst.Subscript) -> None:
+class Changes(HotPath):
+    """The hot path, and what changes on it: told once for what changes in one function."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context.loops)
+        self.context = context
+        self._places: dict[tuple[cst.CSTNode | None, tuple[str, ...]], list[cst.CSTNode]] = {}
+
+    def note(self, node: cst.CSTNode, *values: cst.BaseExpression) -> None:
+        """Note that Python numbers become constants of the graph at a node."""
+        names = dict.fromkeys(found.value for value in values if (found := self.changes(value)) is not None)
+        if names:
+            key = self.context.index.function_of(node), tuple(names)
+            self._places.setdefault(key, []).append(node)
+
+    def report(self) -> None:
+        source = self.context.index.source
+        for (_, names), nodes in self._places.items():
+            nodes = sorted(nodes, key=source.offsets)
+            lines = dict.fromkeys(str(source.span(node).line) for node in nodes)
+            also = f" (so in lines {', '.join(lines)})" if len(lines) > 1 else ""
+            message = f"{source.code(nodes[0])}: {', '.join(names)} changes from step to step"
+            message += f", and each value is a new compilation{also}"
+            self.context.plan.report(CHANGING, nodes[0], message, _FIX)
+
+
+def _subscript(context: Context, hot: Changes, reads: Reads, sums: Sums, node: cst.Subscript) -> None:
     if not reads.on_device(node.value):
         return
     numbers: list[cst.BaseExpression] = []
@@ -84,7 +111,15 @@ def _subscript(context: Context, hot: HotPath, reads: Reads, sums: Sums, node: c
             _mask(context, node)
         elif isinstance(element.slice, cst.Index):
             numbers.append(element.slice.value)
-    _changing(context, hot, node, *(n for n in numbers if not reads.on_device(n)))
+    hot.note(node, *(n for n in numbers if not reads.on_device(n) and not _is_array(context, n)))
+
+
+def _is_array(context: Context, index: cst.BaseExpression) -> bool:
+    """Whether an index is a piece of an array, whose numbers are no constants: ``x[order[start:end]]``."""
+    bindings = context.roles.bindings(index) if isinstance(index, cst.Name) else []
+    values = [b.value for b in bindings if not b.path] if bindings else [index]
+    return len(values) == max(len(bindings), 1) and all(isinstance(v, cst.Subscript) and any(
+        isinstance(e.slice, cst.Slice) for e in v.slice) for v in values)
 
 
 def _is_mask(reads: Reads, sums: Sums, index: cst.BaseExpression) -> bool:
@@ -105,7 +140,7 @@ def _mask(context: Context, node: cst.Subscript) -> None:
     context.plan.report(BOOLEAN, node, message, _MASK_WRITE if written else _MASK_READ)
 
 
-def _call(context: Context, hot: HotPath, reads: Reads, call: cst.Call) -> None:
+def _call(context: Context, hot: Changes, reads: Reads, call: cst.Call) -> None:
     path, name = context.roles.path(call.func), method(call)
     free = path.startswith("torch.")
     name = path.rpartition(".")[2] if free else name
@@ -113,7 +148,7 @@ def _call(context: Context, hot: HotPath, reads: Reads, call: cst.Call) -> None:
     if tensor is None or path.startswith("torch.nn.utils"):
         return
     if name == "arange" and free:
-        _changing(context, hot, call, *(a.value for a in call.args if a.keyword is None))
+        hot.note(call, *(a.value for a in call.args if a.keyword is None))
         return
     if not reads.on_device(tensor) and not (name == "where" and len(call.args) == 1):
         return
@@ -125,7 +160,7 @@ def _call(context: Context, hot: HotPath, reads: Reads, call: cst.Call) -> None:
         )
     elif name in _SIZED:
         position = _SIZED[name] + (1 if free else 0)
-        _changing(context, hot, call, *(a.value for a in call.args[position : position + 2]))
+        hot.note(call, *(a.value for a in call.args[position : position + 2]))
 
 
 def _depends(reads: Reads, call: cst.Call, name: str, free: bool) -> bool:
@@ -137,11 +172,3 @@ def _depends(reads: Reads, call: cst.Call, name: str, free: bool) -> bool:
     if name == "where":
         return free and len(call.args) == 1 and reads.on_device(call.args[0].value)
     return name in _DEPENDENT
-
-
-def _changing(context: Context, hot: HotPath, node: cst.CSTNode, *values: cst.BaseExpression) -> None:
-    names = dict.fromkeys(found.value for value in values if (found := hot.changes(value)) is not None)
-    if names:
-        code = context.index.source.code(node)
-        message = f"{code}: {', '.join(names)} changes from step to step, and each value is a new compilation"
-        context.plan.report(CHANGING, node, message, _FIX)

@@ -23,23 +23,20 @@ EARLY = Rule(
 )
 RULES = (EARLY,)
 
-_DEVICES = frozenset({"torch.device", "torch.accelerator.current_accelerator"})
 _MOVED = {Kind.MODEL, Kind.TENSOR}
 
 
 def run(context: Context) -> None:
     if not context.distributed or context.already_xla:
         return
-    touching = (c for c, path in context.reached if _touches(context, c, path))
+    touching = (call for call, _ in context.reached if _touches(context, call))
     call = next(filter(context.replicas.starts.before, touching), None)
     if call is not None:
         message = "the device is touched before the processes are launched, which the runtime then refuses"
         context.plan.report(EARLY, call, message, "choose the device in the function that is launched")
 
 
-def _touches(context: Context, call: cst.Call, path: str) -> bool:
-    if path in _DEVICES:
-        return "cuda" in context.roles.places(call)
+def _touches(context: Context, call: cst.Call) -> bool:
     if method(call) == "cuda":
         return context.roles.kinds(receiver(call)) <= _MOVED
     place = value_of(call, "device", 0) if method(call) == "to" else None

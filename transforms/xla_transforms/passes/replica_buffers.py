@@ -51,9 +51,8 @@ def run(context: Context) -> None:
 
 def _send(context: Context, call: cst.Call, model: cst.BaseExpression) -> None:
     line = context.index.statement_of(call)
-    guards = (a for a in context.index.ancestors(call) if isinstance(a, cst.If))
-    alone = any(context.replicas.master(guard.test) for guard in guards)
-    if alone or bare(context, call) is None or not isinstance(line, cst.SimpleStatementLine):
+    parted = context.replicas.alone.parted(call)
+    if parted or bare(context, call) is None or not isinstance(line, cst.SimpleStatementLine):
         advice = "call xm.broadcast_master_param(model) on all replicas before it"
         context.plan.report(OWN, call, "the replicas evaluate by running statistics of their own", advice)
         return

@@ -61,8 +61,20 @@ def several_devices(context: Context) -> list[cst.CSTNode]:
 
 
 def shares_several(context: Context) -> bool:
-    """Whether the module, or one that it is imported with, computes on several devices."""
-    return any(several(context.roles, index) for index in context.program.related(context.index))
+    """Whether the module, or one that it is imported with, computes on several devices.
+
+    What tests do with a module says nothing of those who train with it.
+    """
+    related = context.program.related(context.index)
+    return any(
+        several(context.roles, index) for index in related if index is context.index or not _tests(index)
+    )
+
+
+def _tests(index: ModuleIndex) -> bool:
+    """Whether a module is a test: nothing else imports the frameworks for tests."""
+    bindings = (b for found in index.scopes[index.source.module].bindings.values() for b in found)
+    return any(b.how is How.IMPORT and b.name.split(".")[0] in ("pytest", "unittest") for b in bindings)
 
 
 def sharding(index: ModuleIndex) -> list[tuple[str, Binding]]:

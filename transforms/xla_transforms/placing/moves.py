@@ -37,7 +37,9 @@ def numbered(roles: Roles, index: ModuleIndex) -> list[tuple[cst.CSTNode, int]]:
     found: list[tuple[cst.CSTNode, int]] = [
         (word, number)
         for word in words(index)
-        if (number := number_of(word)) is not None and not _of_a_file(roles, index, word)
+        if (number := number_of(word)) is not None
+        and not _of_a_file(roles, index, word)
+        and not isinstance(index.parent(word), (cst.Comparison, cst.ComparisonTarget))
     ]
     for call in index.all(cst.Call):
         assert isinstance(call, cst.Call)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from xla_transforms.naming import is_word, words
+from xla_transforms.naming import is_word, reads, words
 from xla_transforms.placing.moves import is_move, numbered
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
@@ -83,12 +83,23 @@ def _number_in(word: cst.BaseExpression) -> cst.BaseExpression | None:
 def _only_shown(roles: Roles, index: ModuleIndex, word: cst.CSTNode) -> bool:
     """Whether a word is printed, asked of torch.cuda, or says where a file's tensors go."""
     for parent in index.ancestors(word):
+        if isinstance(parent, cst.Assign):
+            return _shown_later(roles, index, parent)
         if isinstance(parent, (cst.BaseStatement, cst.BaseSmallStatement)):
             return False
         path = roles.path(parent.func) if isinstance(parent, cst.Call) else ""
         if path.startswith(_SHOWS) and path not in _CHOOSERS:
             return True
     return False
+
+
+def _shown_later(roles: Roles, index: ModuleIndex, assign: cst.Assign) -> bool:
+    """Whether a list of devices by name is only shown: ``names = [f"cuda:{i}" for i in found]``."""
+    target = assign.targets[0].target if len(assign.targets) == 1 else None
+    if not isinstance(target, cst.Name) or not isinstance(assign.value, (cst.ListComp, cst.List)):
+        return False
+    used = list(reads(roles, target, target.value))
+    return bool(used) and all(_only_shown(roles, index, read) for read in used)
 
 
 def _given(roles: Roles, call: cst.Call) -> cst.BaseExpression | None:

@@ -22,7 +22,7 @@ from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.saves import Saved, saved_by
 from xla_transforms.scopes import ModuleIndex
-from xla_transforms.tree import body_of, children, walk
+from xla_transforms.tree import body_of, children, dotted, string_value, walk
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
@@ -143,6 +143,28 @@ class Alone:
                 position = next(i for i, line in enumerate(lines) if line is current)
                 yield from (s for s in lines[:position] if isinstance(s, cst.If) and self._leaves(s))
             current = outer
+
+    def parted(self, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+        """Whether a question about the master stands between a node and some replica, here or in a caller:
+        what all replicas have to take part in cannot be written there."""
+        index = self.roles.index(node)
+        tests: list[cst.BaseExpression] = []
+        current: cst.CSTNode = node
+        for outer in index.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                break
+            if isinstance(outer, cst.If):
+                tests.append(outer.test)
+            if isinstance(outer, (cst.IndentedBlock, cst.Module)):
+                above = list(outer.body)[: next(i for i, line in enumerate(outer.body) if line is current)]
+                tests += [s.test for s in above if isinstance(s, cst.If) and exits(s)]
+            current = outer
+        if any(self.replicas.master(test) is not None or _speaks_of_rank(test) for test in tests):
+            return True
+        function = self._function(node)
+        if function is None or function in seen:
+            return False
+        return any(self.parted(site, seen | {function}) for site, _ in callers(self.roles, function))
 
     def keeps(self, statement: cst.If) -> bool:
         """Whether an ``if`` lets the master alone go on, in its block or behind it: a region of its own."""
@@ -367,6 +389,16 @@ class _Split:
         before = [n for n in walk(self.region.node.body) if isinstance(n, (cst.Return, cst.Continue))]
         bare = not isinstance(leave, cst.Return) or leave.value is None
         return self.region.leaves and bare and type(before[0]) is type(leave)
+
+
+def _speaks_of_rank(test: cst.BaseExpression) -> bool:
+    """Whether a condition compares what is called a rank, known to be one or not: ``opt["rank"] == 0``."""
+    if not isinstance(test, cst.Comparison):
+        return False
+    left = test.left
+    key = left.slice[0].slice if isinstance(left, cst.Subscript) else None
+    word = string_value(key.value) if isinstance(key, cst.Index) else dotted(left).rpartition(".")[2]
+    return (word or "").lower().endswith("rank")
 
 
 def exits(statement: cst.CSTNode) -> list[cst.CSTNode]:

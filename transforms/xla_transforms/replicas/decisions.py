@@ -14,7 +14,7 @@ import libcst as cst
 
 from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
-from xla_transforms.roles.calls import callers
+from xla_transforms.roles.calls import sites
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import Facts, of_kind
 from xla_transforms.roles.structure import loaders_behind
@@ -156,16 +156,8 @@ class Decisions:
         position = next((i for i, p in enumerate(params) if p is binding.node), None)
         if position is None:
             return State.SAME
-        name, sites = params[position].name.value, self._sites(function)
-        return self._greatest(value_of(site, name, position - taken) for site, taken in sites)
-
-    def _sites(self, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
-        """The calls of a function; those of ``__call__`` are calls of the object."""
-        if function.name.value != "__call__":
-            return callers(self.roles, function)
-        owner = self.roles.index(function).class_of(function)
-        calls = (c for found in self.roles.program.calls.values() for c in found)
-        return [(c, 1) for c in calls if any(f.node is owner for f in self._objects(c.func))]
+        name, calls = params[position].name.value, sites(self.roles, function)
+        return self._greatest(value_of(site, name, position - taken) for site, taken in calls)
 
     def _objects(self, node: cst.BaseExpression) -> Facts:
         return of_kind(self.roles.facts(node), Kind.INSTANCE)
@@ -219,7 +211,7 @@ class Decisions:
         state = self._returned(function)
         if state is not State.OWN or not isinstance(function, cst.FunctionDef):
             return state
-        others = any(self._brings(site) for site, _ in self._sites(function) if site is not call)
+        others = any(self._brings(site) for site, _ in sites(self.roles, function) if site is not call)
         return State.SAME if others and not self._brings(call) else state
 
     def _brings(self, call: cst.Call) -> bool:

@@ -49,8 +49,10 @@ def _master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
         return _or_single(replicas, test)
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
         return _compared(replicas, test) or _is_there(replicas, test)
-    if isinstance(test, cst.Call) and not test.args:
+    if isinstance(test, cst.Call):
         return _asked(replicas, test)
+    if isinstance(test, cst.IfExp):
+        return _either(replicas, test)
     if isinstance(test, (cst.Name, cst.Attribute)):
         return _named(replicas, test) or _held(replicas, test)
     return None
@@ -80,6 +82,15 @@ def _or_single(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
     if found is None or not found.only or any(not same(part, alone.expression) for part in found.rest):
         return None
     return Master(True, found.local)
+
+
+def _either(replicas: Replicas, test: cst.IfExp) -> Master | None:
+    """``local_rank == 0 if local else rank == 0``: a master in any case."""
+    ways = [master_of(replicas, way) for way in (test.body, test.orelse)]
+    found = [way for way in ways if way is not None and not way.rest]
+    if len(found) < 2 or found[0].only is not found[1].only:
+        return None
+    return Master(found[0].only, all(way.local for way in found))
 
 
 def _compared(replicas: Replicas, test: cst.Comparison) -> Master | None:

@@ -172,7 +172,13 @@ class Starts:
         return found
 
     def _function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        return self.roles.index(node).function_of(node)
+        """The function that a node runs in: what stands in its head runs where it is defined."""
+        inner = node
+        for outer in self.roles.index(node).ancestors(node):
+            if isinstance(outer, cst.FunctionDef) and inner is outer.body:
+                return outer
+            inner = outer
+        return None
 
     def before(self, node: cst.CSTNode) -> bool:
         """Whether a node runs before the migrated program has processes: what touches a device must not."""

@@ -40,7 +40,15 @@ class Roles:
         self._memory: dict[object, Any] = {}
         self._variables: list[tuple[cst.Call, Facts]] | None = None
         self._busy: set[object] = set()
+        self._once: dict[str, Any] = {}
         self._cut = False
+
+    def once(self, question: str, answer: Callable[[], Answer]) -> Answer:
+        """The answer to a question about the whole program, found once for all of its modules."""
+        if question not in self._once:
+            self._once[question] = answer()
+        found: Answer = self._once[question]
+        return found
 
     def index(self, node: cst.CSTNode) -> ModuleIndex:
         return self.program.index_of(node)
@@ -98,11 +106,22 @@ class Roles:
         key = id(node)
         if key in self._paths:
             return self._paths[key]
-        names = of_kind(self.facts(node), Kind.NAME)
-        path = next(iter(names)).detail if len(names) == 1 else ""
+        facts = self.facts(node)
+        names = of_kind(facts, Kind.NAME)
+        path = next(iter(names)).detail if len(names) == 1 and not self._chosen(node, facts) else ""
         if key in self._facts:  # else the answer holds for the question further out alone
             self._paths[key] = path
         return path
+
+    def _chosen(self, node: cst.CSTNode, facts: Facts) -> bool:
+        """Whether an expression is a function of the program as well, by the script's own choice:
+        ``run = checkpoint if wanted else plain``. (What stands in for a failed import is no choice.)"""
+        if not any(f.kind is Kind.FUNCTION for f in facts):
+            return False
+        fallback = isinstance(node, cst.Name) and all(
+            b.how in (How.IMPORT, How.DEFINE) for b in self.bindings(node)
+        )
+        return not fallback
 
     def spelled(self, node: cst.CSTNode) -> frozenset[str]:
         """The dotted paths that an expression spells out through imports; none for a variable.

@@ -255,6 +255,19 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
     return found or handing.indirect_calls(roles, function)
 
 
+def sites(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
+    """The calls of a function as in ``callers``; those of ``__call__`` are the calls of the object."""
+    if function.name.value != "__call__":
+        return callers(roles, function)
+    owner = roles.index(function).class_of(function)
+    every = (c for found in roles.program.calls.values() for c in found)
+    return [(c, 1) for c in every if _calls_object(roles, c, owner)]
+
+
+def _calls_object(roles: Roles, call: cst.Call, owner: cst.CSTNode | None) -> bool:
+    return any(f.node is owner for f in of_kind(roles.facts(call.func), Kind.INSTANCE))
+
+
 def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
     """What arrives in a parameter: by ``self``, by annotation, by the arguments of all calls, by default."""
     if not isinstance(function, cst.FunctionDef):

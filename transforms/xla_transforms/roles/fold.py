@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles.ranks import COUNTS, VARIABLES
+from xla_transforms.roles.ranks import COUNTS, variable
 from xla_transforms.scopes import How
 from xla_transforms.tree import number_value, same, string_value, walk
 
@@ -127,7 +127,7 @@ def launched(roles: Roles, node: cst.CSTNode) -> bool:
     """Whether ``"RANK" in os.environ`` asks a process of several for what its launcher told it."""
     if not roles.replicated or not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
         return False
-    return string_value(node.left) in VARIABLES and roles.path(node.comparisons[0].comparator) == "os.environ"
+    return bool(variable(roles, node.left)) and roles.path(node.comparisons[0].comparator) == "os.environ"
 
 
 def numbers_gpu(roles: Roles, node: cst.Comparison) -> bool:

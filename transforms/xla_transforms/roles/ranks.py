@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, fact, of_kind
+from xla_transforms.scopes import How
 from xla_transforms.tree import argument, same, string_value, value_of
 
 if TYPE_CHECKING:
@@ -62,21 +63,38 @@ def of_call(roles: Roles, node: cst.Call, path: str) -> Facts:
         grouped = any(getattr(a.value, "value", "") != "None" for a in node.args)
         return NOTHING if grouped else fact(Kind.NUMBER, FUNCTIONS[path], node)
     if path in _READERS and node.args:
-        return _variable(string_value(node.args[0].value), node)
+        return _variable(roles, node.args[0].value, node)
     return NOTHING
 
 
 def of_subscript(roles: Roles, node: cst.Subscript) -> Facts:
     """``os.environ["RANK"]``."""
     index = node.slice[0].slice if len(node.slice) == 1 else None
-    name = string_value(index.value) if isinstance(index, cst.Index) else None
-    if name not in VARIABLES or roles.path(node.value) != "os.environ":
+    if not isinstance(index, cst.Index) or roles.path(node.value) != "os.environ":
         return NOTHING
-    return _variable(name, node)
+    return _variable(roles, index.value, node)
 
 
-def _variable(name: str | None, node: cst.CSTNode) -> Facts:
-    return fact(Kind.ENVIRONMENT, VARIABLES[name], node) if name in VARIABLES else NOTHING
+def _variable(roles: Roles, key: cst.BaseExpression, node: cst.CSTNode) -> Facts:
+    meaning = variable(roles, key)
+    return fact(Kind.ENVIRONMENT, meaning, node) if meaning else NOTHING
+
+
+def variable(roles: Roles, key: cst.BaseExpression) -> str:
+    """Which number the launcher's variable of a name is; empty for none or for several.
+
+    The name may be one after the other of those that launchers give it: ``for v in ("RANK", "PMI_RANK")``.
+    """
+    texts = [string_value(key)]
+    if isinstance(key, cst.Name):
+        bindings = roles.bindings(key)
+        listed = [b.value for b in bindings if b.how is How.ITERATE and not b.path]
+        rows = [v for v in listed if isinstance(v, (cst.Tuple, cst.List))]
+        texts = [string_value(e.value) for row in rows for e in row.elements]
+        if len(rows) < len(bindings):
+            return ""
+    meanings = {VARIABLES[text] for text in texts if text in VARIABLES}
+    return meanings.pop() if len(meanings) == 1 else ""
 
 
 def of_int(roles: Roles, node: cst.Call) -> Facts:
