@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Commands besides the migration itself, each a module with a click command of the same name.
 COMMANDS = {
+    "bot": "xla_migrate.cli.bot",
     "compare": "xla_migrate.cli.verify",
     "doctor": "xla_migrate.cli.doctor",
     "explain": "xla_migrate.cli.explain",

@@ -83,6 +83,7 @@ Commands:
                            which of the causes are seen in PATHS.
   verify SCRIPT -- ARGS    Run a script natively and migrated, in copies, and
                            compare what it trained.
+  bot run|publish|serve    The pull-request bot (needs xla-migrate[bot]).
   record SCRIPT -- ARGS    Run a script and write a trace of what it did.
   compare NATIVE MIGRATED  Compare two traces.
   (A file of such a name is written ./rules.)

@@ -42,7 +42,7 @@ def _finding(run: Run, document: Document, finding: Finding) -> str:
         properties["endLine"] = place.end_line
     properties["title"] = f"{finding.code} {finding.name}"
     text = f"{finding.message}\n{finding.advice}" if finding.advice else finding.message
-    return _command(COMMANDS[level(finding)], properties, text + (" (done)" if finding.fixed else ""))
+    return command(COMMANDS[level(finding)], properties, text + (" (done)" if finding.fixed else ""))
 
 
 def _pending(run: Run) -> Iterator[str]:
@@ -52,10 +52,11 @@ def _pending(run: Run) -> Iterator[str]:
             first = min(span for change in changes for span in change.spans)
             text = f"{count(len(changes), 'change')} to PyTorch/XLA pending; --inplace writes them"
             where: Properties = {"file": run.path(document), "line": first.line, "title": "xla-migrate"}
-            yield _command("notice", where, text)
+            yield command("notice", where, text)
 
 
-def _command(name: str, properties: Properties, text: str) -> str:
+def command(name: str, properties: Properties, text: str) -> str:
+    """A workflow command in which neither text nor property can start another one."""
     written = ",".join(f"{key}={_safe(str(value), PROPERTY)}" for key, value in properties.items())
     return f"::{name} {written}::{_safe(text, TABLE)}"
 
