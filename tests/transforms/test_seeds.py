@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from transforms.helpers import check_noop, check_transformed, findings, run_only
 
+from xla_transforms.engine import migrate_program
+
 
 def test_a_seed_in_front_of_the_imports_gets_its_import_above() -> None:
     code = "import torch; torch.manual_seed(0)\nimport sys\nx = torch.ones(2).cuda()\n"
@@ -206,3 +208,20 @@ def test_fork_that_is_no_with_is_named() -> None:
     torch.zeros(1).cuda()
     """
     assert findings(code, "generators") == [("XLA226", 3)]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "load(ds, worker_init_fn=reset)",
+        'load(ds, **{"worker_init_fn": reset})',
+        'options["worker_init_fn"] = reset',
+        "loader.worker_init_fn = reset",
+    ],
+)
+def test_a_function_that_another_module_gives_to_workers_stays(use: str) -> None:
+    files = {
+        "tools.py": b"import torch  # cuda\n\n\ndef reset(worker):\n    torch.manual_seed(worker)\n",
+        "train.py": f"import torch\nfrom tools import reset\n\nx = x.cuda()\n{use}\n".encode(),
+    }
+    assert migrate_program(files)["tools.py"].data == files["tools.py"]

@@ -7,6 +7,8 @@ Source: pytorch/xla v2.9.0, ``torch_xla/torch_xla.py``, ``manual_seed``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -14,8 +16,9 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing.flags import is_flag
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
+from xla_transforms.scopes import ModuleIndex
 from xla_transforms.statements import bare, has_call, live_calls, migrating
-from xla_transforms.tree import same, value_of
+from xla_transforms.tree import same, string_value, value_of
 
 DEVICE_SEED = Rule(
     "XLA221",
@@ -36,6 +39,7 @@ RULES = (DEVICE_SEED, UNSEEDED)
 
 _CUDA = frozenset({"torch.cuda.manual_seed", "torch.cuda.manual_seed_all"})
 _CPU = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
+_WORKERS = "worker_init_fn"
 
 
 def run(context: Context) -> None:
@@ -45,7 +49,7 @@ def run(context: Context) -> None:
     if context.distributed:  # a launch refuses what touched the device; its processes seed their own
         early = [call for call, _ in calls if context.replicas.starts.before(call)]
         calls = [(call, path) for call, path in calls if call not in early or path in _CUDA]
-    workers = _worker_functions(context)
+    workers = context.roles.once("worker functions", lambda: _worker_functions(context))
     done: list[cst.Call] = []
     for call, path in calls:
         if path in _CUDA:
@@ -59,13 +63,33 @@ def run(context: Context) -> None:
 
 
 def _worker_functions(context: Context) -> set[cst.CSTNode | None]:
-    """The functions that loaders run in their workers, which have no device."""
-    found: set[cst.CSTNode | None] = set()
-    for arg in context.index.all(cst.Arg):
-        if isinstance(arg, cst.Arg) and arg.keyword and arg.keyword.value == "worker_init_fn":
-            facts = context.roles.facts(arg.value)
-            found |= {f.node for f in facts if f.kind is Kind.FUNCTION and f.node is not None}
-    return found
+    """The functions that the program's loaders run in their workers, which have no device."""
+    values = [v for index in context.program.modules.values() for v in _given_to_workers(index)]
+    facts = (fact for value in values for fact in context.roles.facts(value))
+    return {fact.node for fact in facts if fact.kind is Kind.FUNCTION and fact.node is not None}
+
+
+def _given_to_workers(index: ModuleIndex) -> Iterator[cst.BaseExpression]:
+    """``worker_init_fn=f``, in a call or by a dictionary: ``{"worker_init_fn": f}``, ``options[...] = f``."""
+    if _WORKERS not in index.source.text:
+        return
+    for arg in index.all(cst.Arg):
+        if isinstance(arg, cst.Arg) and arg.keyword is not None and arg.keyword.value == _WORKERS:
+            yield arg.value
+    for entry in index.all(cst.DictElement):
+        if isinstance(entry, cst.DictElement) and string_value(entry.key) == _WORKERS:
+            yield entry.value
+    for assign in index.all(cst.Assign):
+        if isinstance(assign, cst.Assign) and any(map(_names_workers, assign.targets)):
+            yield assign.value
+
+
+def _names_workers(target: cst.AssignTarget) -> bool:
+    place = target.target
+    if isinstance(place, cst.Attribute):
+        return place.attr.value == _WORKERS
+    first = place.slice[0].slice if isinstance(place, cst.Subscript) else None
+    return isinstance(first, cst.Index) and string_value(first.value) == _WORKERS
 
 
 def _seed_device(
