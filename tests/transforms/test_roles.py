@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from transforms.asking import facts, kinds, path
 
@@ -390,6 +392,21 @@ def test_a_bar_that_is_assigned_first() -> None:
     assert facts(code, "y") == {("tensor", "batch")}
 
 
+def test_a_list_that_a_script_makes_of_an_option() -> None:
+    code = """
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--gpu_ids", default="0")
+        opt = parser.parse_args()
+        given = opt.gpu_ids.split(",")
+        opt.gpu_ids = []
+        for text in given:
+            opt.gpu_ids.append(int(text))
+        first = opt.gpu_ids[0]
+        print(first)
+        """
+    assert kinds("import argparse\n" + textwrap.dedent(code), "first") == {"number"}
+
+
 def test_a_list_that_grows_is_not_empty() -> None:
     code = """
         opts = []
@@ -397,7 +414,7 @@ def test_a_list_that_grows_is_not_empty() -> None:
         for o in opts:
             print(o)
         """
-    assert kinds(code, "o") in ({"optimizer"}, set())
+    assert kinds(code, "o") == {"optimizer"}
 
 
 # ---- where tensors live

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles.facts import Facts
+from xla_transforms.roles.facts import Facts, Kind
 from xla_transforms.tree import string_value
 
 if TYPE_CHECKING:
@@ -105,6 +105,9 @@ def _places(roles: Roles, made: cst.CSTNode) -> Iterator[cst.BaseExpression]:
                 mine = owner is not None and related(roles, roles.index(node).class_of(node), owner)
                 if node is not target and mine and is_self(roles, node.value):
                     yield node
+        elif isinstance(target, cst.Attribute) and Kind.ARGUMENTS in roles.kinds(target.value):
+            every = (n for i in roles.program.modules.values() for n in i.attributed(target.attr.value))
+            yield from (n for n in every if n is not target and Kind.ARGUMENTS in roles.kinds(n.value))
 
 
 def _targets(roles: Roles, made: cst.CSTNode) -> list[cst.BaseExpression]:

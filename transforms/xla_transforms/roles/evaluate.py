@@ -94,11 +94,17 @@ def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
         found |= classes.overridden(roles, node)
     given = known(frozenset(found))
     if given and any(f.kind is not Kind.NUMBER for f in given):
-        return frozenset(found)
+        optional = any(f.kind is Kind.OPTION for f in given)
+        return frozenset(found) | (_listed(roles, node) if optional else NOTHING)
     assigned = classes.assigned_elsewhere(roles, node)
     if given:  # an option that each process sets to a number of its own
         assigned = frozenset(f for f in assigned if f.detail in ranks.PLACES | ranks.SIZES)
     return frozenset(found) | assigned or UNKNOWN
+
+
+def _listed(roles: Roles, node: cst.Attribute) -> Facts:
+    """The list that a script makes of an option: ``opt.gpu_ids = []`` for ``--gpu_ids 0,1``."""
+    return of_kind(classes.assigned_elsewhere(roles, node), Kind.SEQUENCE)
 
 
 def _either(roles: Roles, node: cst.IfExp) -> Facts:
