@@ -81,11 +81,11 @@ def _output(command: str) -> str:
         raise ValueError(f"pages show no other programs than cp, cat and xla-migrate: {command}")
     from xla_migrate.cli import main
 
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    printed = io.BytesIO()
+    stream = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)
     with redirect_stdout(stream), redirect_stderr(stream):
         main(arguments)
-    data: bytes = stream.buffer.getvalue()  # type: ignore[attr-defined]
-    return data.decode()
+    return printed.getvalue().decode()
 
 
 class _folder:
