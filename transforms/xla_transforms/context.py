@@ -48,7 +48,7 @@ class Context:
 
     def once(self, question: Callable[[Context], T]) -> T:
         """The answer to a question about the whole program, which is the same for each of its modules."""
-        return self.roles.once(question, lambda: question(self))
+        return self.roles.remembered(question, lambda: question(self))
 
     @cached_property
     def target(self) -> Target:
@@ -67,18 +67,18 @@ class Context:
     @property
     def scalers(self) -> list[Group]:
         """The gradient scalers of the program, each with all its uses."""
-        return self.roles.once("scalers", lambda: find_groups(self.roles))
+        return self.roles.remembered("scalers", lambda: find_groups(self.roles))
 
     @cached_property
     def apex(self) -> Amp:
         """The program's use of apex's mixed precision."""
-        return self.roles.once("apex", lambda: Amp(self.roles))
+        return self.roles.remembered("apex", lambda: Amp(self.roles))
 
     @property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
         wanted, outside = self.settings.distributed, self.target.launcher_entry
-        return self.roles.once("replicas", lambda: Replicas(self.roles, wanted, outside))
+        return self.roles.remembered("replicas", lambda: Replicas(self.roles, wanted, outside))
 
     @cached_property
     def distributed(self) -> bool:
@@ -102,7 +102,7 @@ class Context:
     @property
     def frameworks(self) -> Frameworks:
         """The frameworks that train for the program."""
-        return self.roles.once("frameworks", lambda: Frameworks(self.roles))
+        return self.roles.remembered("frameworks", lambda: Frameworks(self.roles))
 
     @cached_property
     def already_xla(self) -> bool:
@@ -123,7 +123,7 @@ class Context:
     def uses_cuda(self) -> bool:
         """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
         modules = self.program.modules.values()
-        sharded = self.roles.once("sharded", lambda: any(map(sharding, modules)))
+        sharded = self.roles.remembered("sharded", lambda: any(map(sharding, modules)))
         return self.names_cuda and not shares_several(self) and not sharded
 
     @cached_property
@@ -136,8 +136,8 @@ class Context:
     @cached_property
     def uses_amp(self) -> bool:
         """Whether the program computes under autocast or scales its loss."""
-        named = self.roles.once("amp", lambda: any(map(self._is_amp, self._calls("autocast", "GradScaler"))))
-        return named or self.apex.understood
+        calls = self._calls("autocast", "GradScaler")
+        return self.roles.remembered("amp", lambda: any(map(self._is_amp, calls))) or self.apex.understood
 
     def _is_amp(self, call: cst.Call) -> bool:
         """Whether a call begins mixed precision: ``autocast(enabled=False)`` keeps something out of it."""

@@ -7,9 +7,8 @@ A module that says nothing of GPUs, ranks or steps joins no scripts, but is read
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 # What a program that uses a GPU, or a helper of one, says somewhere. Its other modules need not: a file that
 # asks for the rank, steps an optimizer or defines a scheduler is part of the program all the same.
@@ -33,19 +32,8 @@ _IMPORT = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Group:
-    """The modules of one program by their dotted names, in the order given.
-
-    ``shared`` are those among them that are read for other programs, too: data that several scripts load.
-    """
-
-    names: tuple[str, ...]
-    shared: frozenset[str] = frozenset()
-
-
-def groups(texts: Mapping[str, str], own: Collection[str]) -> list[Group]:
-    """Split modules (text by dotted name) into programs.
+def groups(texts: Mapping[str, str], own: Collection[str]) -> list[tuple[str, ...]]:
+    """Split modules (text by dotted name) into programs, each by the names of its modules in the order given.
 
     Those of ``own`` that import one another, directly or through others, make one program, and so do those
     that something which trains by them imports. What a program imports is read with it; the rest is in none.
@@ -67,9 +55,7 @@ def groups(texts: Mapping[str, str], own: Collection[str]) -> list[Group]:
     members: dict[str, set[str]] = defaultdict(set)
     for reached in needed.values():
         members[find(next(name for name in reached if name in root))] |= reached
-    counts = Counter(name for whole in members.values() for name in whole)
-    shared = frozenset(name for name, count in counts.items() if count > 1)
-    return [Group(tuple(n for n in texts if n in whole), shared & whole) for whole in members.values()]
+    return [tuple(name for name in texts if name in whole) for whole in members.values()]
 
 
 def _steps(texts: Mapping[str, str]) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Finding, Span
 from xla_transforms.formatting import format_changed
-from xla_transforms.grouping import FRAMEWORK, GPU, RELATED, Group, groups, module_name
+from xla_transforms.grouping import FRAMEWORK, GPU, RELATED, groups, module_name
 from xla_transforms.mapping import Mapper, ProjectMap
 from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.passes import PASSES, WITHOUT_CUDA
@@ -50,7 +50,7 @@ def map_texts(
     read: set[str] = set()
     for group in batch.groups(lambda text: "torch" in text or _own(text)):
         Mapper(batch.analysed(group), project, commands).run()
-        read.update(batch.paths[name] for name in group.names)
+        read.update(batch.paths[name] for name in group)
     failed = ((path, outcome) for path, found in batch.found.items() for outcome in found if outcome.failed)
     project.failed = {path: outcome.findings[0].message for path, outcome in failed}
     project.others += [path for path in texts if path not in read and path not in project.failed]
@@ -78,7 +78,7 @@ class _Batch:
     paths: dict[str, str] = field(default_factory=dict)  # by module name
     found: dict[str, list[Outcome]] = field(default_factory=dict)  # by path; of what is shared several
 
-    def groups(self, own: Callable[[str], bool] = _own) -> list[Group]:
+    def groups(self, own: Callable[[str], bool] = _own) -> list[tuple[str, ...]]:
         """The programs; ``own`` tells of a module's text whether it makes one of those that import it."""
         for path in filter(self._readable, self.texts):
             # a.py and a/__init__.py have one name, which only one of them can keep
@@ -115,9 +115,9 @@ class _Batch:
             self.found[path] = [self.failure(path, data, error) if _speaks(text) else left]
         return path in self.sources
 
-    def migrate(self, group: Group) -> None:
+    def migrate(self, group: Sequence[str]) -> None:
         """Migrate a program; one that does not concern the tool is left."""
-        said = [self.texts[self.paths[name]][0] for name in group.names]
+        said = [self.texts[self.paths[name]][0] for name in group]
         if not (any(map(concerns, said)) and any(map(_speaks, said))):
             return
         roles = self.analysed(group)
@@ -127,8 +127,8 @@ class _Batch:
         for script in scripts:
             whole = {index.name for index in program.reachable(program.modules[script])}
             shared = tuple(name for name in rest if name in whole)
-            self._write((script,), shared, self.analysed(Group((script, *shared))))
-        self._write(rest, (), self.analysed(Group(rest)) if scripts else roles)
+            self._write((script,), shared, self.analysed((script, *shared)))
+        self._write(rest, (), self.analysed(rest) if scripts else roles)
 
     def _write(self, names: Sequence[str], beside: Sequence[str], roles: Roles) -> None:
         """Migrate modules of one program, of which those ``beside`` them are another one's to write."""
@@ -178,14 +178,14 @@ class _Batch:
 
     def _replicas(self, roles: Roles) -> Replicas:
         outside = target(self.settings.target).launcher_entry
-        return roles.once("replicas", lambda: Replicas(roles, self.settings.distributed, outside))
+        return roles.remembered("replicas", lambda: Replicas(roles, self.settings.distributed, outside))
 
-    def analysed(self, group: Group) -> Roles:
+    def analysed(self, group: Sequence[str]) -> Roles:
         """The analysis of a program, without the modules that cannot be parsed.
 
         Its processes stay several where they are to and can be started.
         """
-        paths = [(name, self.paths[name]) for name in group.names]
+        paths = [(name, self.paths[name]) for name in group]
         program = Program((name, self.sources[path]) for name, path in paths if self._parsed(path))
         roles = Roles(program, replicated=False if self.settings.distributed is False else None)
         if roles.replicated and self._replicas(roles).obstacle:

@@ -49,7 +49,7 @@ def run(context: Context) -> None:
     if context.distributed:  # a launch refuses what touched the device; its processes seed their own
         early = [call for call, _ in calls if context.replicas.starts.before(call)]
         calls = [(call, path) for call, path in calls if call not in early or path in _CUDA]
-    workers = context.roles.once("worker functions", lambda: _worker_functions(context))
+    workers = context.once(_worker_functions)
     done: list[cst.Call] = []
     for call, path in calls:
         if path in _CUDA:

@@ -40,15 +40,7 @@ class Roles:
         self._memory: dict[object, Any] = {}
         self._variables: list[tuple[cst.Call, Facts]] | None = None
         self._busy: set[object] = set()
-        self._once: dict[object, Any] = {}
         self._cut = False
-
-    def once(self, question: object, answer: Callable[[], Answer]) -> Answer:
-        """The answer to a question about the whole program, found once for all of its modules."""
-        if question not in self._once:
-            self._once[question] = answer()
-        found: Answer = self._once[question]
-        return found
 
     def index(self, node: cst.CSTNode) -> ModuleIndex:
         return self.program.index_of(node)
