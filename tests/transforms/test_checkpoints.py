@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from transforms.helpers import check_noop, check_transformed, findings, run_only
+from transforms.replicated import launched
 
 BOTH = ("checkpoints", "checkpoint_loading")
 HEAD = "import torch\n\nnet = torch.nn.Linear(2, 2).cuda()\n"
@@ -179,3 +180,40 @@ def test_a_variable_that_only_says_where_to_load_keeps_its_place() -> None:
         model.load_state_dict(state)
         """,
     )
+
+
+def saved(*lines: str) -> str:
+    """The save of a script of several processes, as it is written for replicas."""
+    text = run_only(launched("rank = dist.get_rank()", "state = make()", *lines), "checkpoints")
+    return next(line.strip() for line in text.splitlines() if "save(" in line)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("torch.save(state, path)",),
+        ('torch.save(state, f"{epoch}.pt")',),
+        ('torch.save(state, f"{dist.get_world_size()}.pt")',),
+        ("if rank == 0:", '    torch.save(state, f"{rank}.pt")'),
+    ],
+)
+def test_of_what_all_replicas_save_to_one_file_the_master_writes(lines: tuple[str, ...]) -> None:
+    assert "master_only" not in saved(*lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ('torch.save(state, f"{rank}.pt")',),
+        ('torch.save(f="part%d.pt" % dist.get_rank(), obj=state)',),
+        ('name = "part" + str(rank)', 'path = os.path.join("out", name + ".pt")', "torch.save(state, path)"),
+    ],
+)
+def test_each_replica_writes_a_file_that_has_its_rank_in_its_name(lines: tuple[str, ...]) -> None:
+    assert saved(*lines).endswith(", master_only=False)")
+
+
+def test_a_path_with_a_rank_may_come_from_a_caller() -> None:
+    before = "\n\ndef keep(state, path):\n    torch.save(state, path)\n"
+    code = launched('keep(make(), f"rank{dist.get_rank()}.pt")', before=before)
+    assert "    xm.save(state, path, master_only=False)\n" in run_only(code, "checkpoints")

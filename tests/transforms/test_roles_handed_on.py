@@ -22,6 +22,9 @@ loader = DataLoader(data, batch_size=4)
         "steps = {}\nsteps['a'] = optim.SGD(p, 0.1)\ns = steps['a']\ns.step()",
         "steps = dict()\nsteps.update(a=optim.SGD(p, 0.1))\nfor s in steps.values():\n    s.step()",
         "steps = {}\nsteps.setdefault('a', optim.SGD(p, 0.1))\ns = steps[name]\ns.step()",
+        "def walk(depth):\n    found = [optim.SGD(p, 0.1)]\n    found.extend(walk(depth - 1))\n"
+        "    return found\n"
+        "for s in walk(3):\n    s.step()",
         "steps = {}\nsteps.setdefault('a', [])\nsteps['a'].append(optim.SGD(p, 0.1))\n"
         "for s in steps['a']:\n    s.step()",
     ],

@@ -1,6 +1,6 @@
 """Checkpoints: ``torch.save`` becomes ``xm.save`` where it saves tensors.
 
-``xm.save`` writes CPU tensors, which every torch reads.
+``xm.save`` writes CPU tensors, which every torch reads; the master's, where replicas share a file.
 Source: pytorch/xla v2.9.0, ``torch_xla/core/xla_model.py``, ``save``.
 """
 
@@ -84,6 +84,12 @@ def _written_by_all(context: Context) -> bool:
     return context.distributed and not context.replicas.native
 
 
+def _own(context: Context, call: cst.Call, place: cst.BaseExpression) -> bool:
+    """Whether each replica saves to a file of its own; what the master alone reaches is the master's."""
+    replicas = context.replicas
+    return context.distributed and replicas.own_files.named(place) and not replicas.alone.reached(call)
+
+
 def _write(context: Context, call: cst.Call) -> None:
     value, place = value_of(call, "obj", 0), value_of(call, "f", 1)
     if value is not None and holds_tuple(context.roles, value):
@@ -91,7 +97,9 @@ def _write(context: Context, call: cst.Call) -> None:
         context.plan.report(TUPLES, call, "its tuples are lists in the file", advice)
     change = context.plan.change(SAVE, call, "saves CPU tensors that load anywhere")
     save = change.spell(context.target.save)
-    if value is not None and place is not None and any(arg.keyword for arg in call.args):
+    if place is not None and value is not None and _own(context, call, place):
+        change.replace(call, f"{save}({{0}}, {{1}}, master_only=False)", value, place)
+    elif value is not None and place is not None and any(arg.keyword for arg in call.args):
         change.replace(call, f"{save}({{0}}, {{1}})", value, place)
     else:
         change.replace(call.func, save)

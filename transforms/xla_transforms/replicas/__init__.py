@@ -17,6 +17,7 @@ from xla_transforms.replicas.decisions import Decisions
 from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
+from xla_transforms.replicas.own_files import OwnFiles
 from xla_transforms.replicas.seeding import Seeding
 from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
 from xla_transforms.roles import Roles
@@ -116,6 +117,11 @@ class Replicas:
     def alone(self) -> Alone:
         """What the master does alone, though every replica must take part in it."""
         return Alone(self)
+
+    @cached_property
+    def own_files(self) -> OwnFiles:
+        """Which files each replica has for itself."""
+        return OwnFiles(self)
 
     @cached_property
     def decisions(self) -> Decisions:

@@ -185,6 +185,10 @@ class Alone:
         """Whether only the master comes to a node, by what its own function says."""
         return any(True for _ in self.guards(node)) or any(True for _ in self.leaving(node))
 
+    def reached(self, node: cst.CSTNode) -> bool:
+        """Whether natively the master alone came to a node, by its own function or all that call it."""
+        return self._kept(node) or self._function(node) in self.masters
+
     @cached_property
     def masters(self) -> frozenset[cst.FunctionDef]:
         """The saving functions that only the master calls."""

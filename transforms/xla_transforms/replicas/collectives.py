@@ -6,12 +6,13 @@ tensors in place, give a handle only with ``async_op=True``, and mean the group 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import libcst as cst
 
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.tree import has_star, value_of
+from xla_transforms.tree import has_star, method, receiver, value_of
 
 SUM, MEAN = "sum", "mean"
 _KINDS = {
@@ -30,6 +31,7 @@ _PARAMETERS = {
 }
 _OPERATIONS = ("ReduceOp", "reduce_op", "distributed_c10d.ReduceOp")
 _GROUPS = {"torch.distributed.group.WORLD", "torch.distributed.GroupMember.WORLD"}
+_IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_")  # methods that change a tensor and give it back: div_
 _HANDLED = ("async_op", "group_src", "group_dst")
 OBJECTS = frozenset({"all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"})
 """They move Python objects, for which the XLA backend has no tensors."""
@@ -94,6 +96,8 @@ def _in_place(roles: Roles, name: str, moved: cst.BaseExpression | None) -> bool
         return False
     if name.endswith(("object", "object_list")) or name == "all_gather":
         return isinstance(moved, (cst.Name, cst.Attribute))
+    while isinstance(moved, cst.Call) and _IN_PLACE.fullmatch(method(moved) or ""):
+        moved = receiver(moved)
     return isinstance(moved, (cst.Name, cst.Attribute)) and not on_host(roles, moved)
 
 

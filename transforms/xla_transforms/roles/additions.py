@@ -33,7 +33,10 @@ def held(roles: Roles, made: cst.CSTNode, key: str | None = None) -> Facts:
     found = [a for a in added(roles, made) if key is None or a.key is None or a.key == key]
     if len(found) > _MOST:
         return frozenset()
-    facts = (roles.element(a.value, ()) if a.whole else roles.facts(a.value) for a in found)
+    with roles.guarded(("held", id(made), key)) as free:  # a function may extend its list by its own result
+        if not free:
+            return frozenset()
+        facts = [roles.element(a.value, ()) if a.whole else roles.facts(a.value) for a in found]
     return frozenset().union(*facts)
 
 
