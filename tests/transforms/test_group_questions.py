@@ -44,3 +44,41 @@ def test_a_helper_that_asks_says_yes() -> None:
     before = "def grouped():\n    if not dist.is_initialized():\n        return False\n    return True\n"
     text = run_only(launched("print(grouped())", before=before), "availability")
     assert "def grouped():\n    return True\n" in text
+
+
+JOIN = 'dist.init_process_group("nccl")'
+
+
+def set_up(*lines: str, more: str = "") -> str:
+    """What is left of a function that sets the group up, behind its first line."""
+    before = more + "def set_up(args):\n" + "".join(f"    {line}\n" for line in lines)
+    code = launched("set_up(args)", before=before).replace(f"    {JOIN}\n    set_up", "    set_up", 1)
+    text = run_only(code, "availability", "process_groups")
+    return text.split("def set_up(args):\n")[1].split("\n\ndef main")[0]
+
+
+def test_before_a_process_joins_there_is_no_group_yet() -> None:
+    left = set_up("if dist.is_initialized():", "    return", JOIN, "args.joined = True")
+    assert left == "    args.joined = True\n"
+
+
+def test_what_is_done_for_want_of_a_group_is_done() -> None:
+    left = set_up("if not dist.is_initialized():", f"    {JOIN}", "    args.joined = True")
+    assert left == "    args.joined = True\n"
+
+
+def test_a_function_that_joins_may_be_another_one() -> None:
+    more = f"def join(args):\n    {JOIN}\n    args.joined = True\n\n\n"
+    left = set_up("if dist.is_initialized():", "    return", "join(args)", "args.ready = True", more=more)
+    assert left == "    join(args)\n    args.ready = True\n"
+
+
+def test_once_it_has_joined_there_is_one() -> None:
+    ways = ("if dist.is_initialized():", "    args.joined = True", "else:", "    args.alone = True")
+    left = set_up(JOIN, *ways)
+    assert left == "    args.joined = True\n"
+
+
+def test_another_function_asks_when_there_is_one() -> None:
+    left = set_up(JOIN, "args.joined = True", more="def ask():\n    return dist.is_initialized()\n\n\n")
+    assert left == "    args.joined = True\n"

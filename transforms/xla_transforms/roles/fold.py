@@ -56,8 +56,9 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
     """
     if isinstance(node, cst.Call):
         path = roles.path(node.func)
-        true = path in TRUE_ON_CUDA or (roles.replicated and path in IN_GROUP)
-        return True if true else False if path in FALSE_ON_CUDA else None
+        if roles.replicated and path in IN_GROUP:
+            return not (path.endswith("is_initialized") and _joins_later(roles, node))
+        return True if path in TRUE_ON_CUDA else False if path in FALSE_ON_CUDA else None
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         inner = fold(roles, node.expression)
         return None if inner is None else not inner
@@ -70,6 +71,25 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
     if isinstance(node, cst.Name):
         return _name(roles, node)
     return None
+
+
+def _joins_later(roles: Roles, asking: cst.Call) -> bool:
+    """Whether a function that asks for the process group goes on to join it: it asks before there is one."""
+    index = roles.index(asking)
+    function, joins = index.function_of(asking), roles.program.calls.get("init_process_group", ())
+    joining = [c for c in joins if roles.path(c.func).startswith("torch.distributed.")]
+    inside = {roles.index(c).function_of(c) for c in joining} - {function, None}
+    for join in inside:
+        joining += [c for c in roles.program.calls.get(join.name.value, ()) if _calls(roles, c, join)]
+    behind = index.source.offsets(asking)[1]
+    return any(
+        roles.index(c) is index and index.function_of(c) is function and index.source.offsets(c)[0] > behind
+        for c in joining
+    )
+
+
+def _calls(roles: Roles, call: cst.Call, function: cst.FunctionDef) -> bool:
+    return any(fact.node is function for fact in roles.facts(call.func))
 
 
 def _either(roles: Roles, node: cst.IfExp) -> bool | None:
