@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from transforms.helpers import findings, migrate, run_only
-from transforms.replicated import spawned
+from transforms.replicated import launched, spawned
 
 from xla_transforms.settings import Settings
 
@@ -198,3 +198,32 @@ def test_an_unknown_step_is_an_error_in_replicas() -> None:
     lines = ("loss.backward()", "opt.step()", "thing.step()")
     outcome = migrate(looped(*LOSS, *lines, before=("thing = f()",)), "steps")
     assert [(f.code, f.severity.name) for f in outcome.findings if not f.fixed] == [("XLA614", "ERROR")]
+
+
+COPIES = """
+
+def hand_on(model, masters):
+    for param, master in zip(model.parameters(), masters):
+        {}
+
+
+def norm(params):
+    return sum(p.grad.norm() for p in params)
+"""
+
+
+@pytest.mark.parametrize(
+    ("copied", "expected"),
+    [
+        ("master.grad = param.grad.float()", ["    hand_on(model, masters)", "    xm.reduce_gradients(opt)"]),
+        ("param.grad = param.grad.float()", ["    xm.reduce_gradients(opt)", "    hand_on(model, masters)"]),
+        ("print(param.grad)", ["    xm.reduce_gradients(opt)", "    hand_on(model, masters)"]),
+    ],
+)
+def test_gradients_of_master_weights_are_reduced_where_they_are(copied: str, expected: list[str]) -> None:
+    lines = ("model(x).backward()", "hand_on(model, masters)", "print(norm(masters))", "opt.step()")
+    made = "\n\nnet, masters, x = make()\nopt = torch.optim.SGD(masters, lr=0.1)\n"
+    before = COPIES.format(copied) + made
+    text = run_only(launched("model = DDP(net)", *lines, before=before), "steps")
+    written = text.split("backward()\n")[1].splitlines()
+    assert written[:4] == [*expected, "    print(norm(masters))", "    opt.step()"]

@@ -11,11 +11,12 @@ from xla_transforms.loops.hidden import HiddenSteps
 from xla_transforms.roles import Kind, Roles, classes
 from xla_transforms.roles.calls import sites
 from xla_transforms.roles.structure import loaders_behind
-from xla_transforms.tree import LOOPS, children, method, receiver, walk
+from xla_transforms.tree import LOOPS, children, method, receiver, same, walk
 
 _OWN_CODE = {cst.FunctionDef, cst.ClassDef, cst.Lambda}
 _LOOPS = set(LOOPS)
 _CLIPS = "torch.nn.utils.clip_grad"
+_DEPTH = 3  # calls that are followed, one in the other
 _SAVED = {"zero_grad", "unscale_", "update", "scale"}
 
 
@@ -112,6 +113,18 @@ class Effects:
                 return True
             if isinstance(inner, cst.Call) and self._clips(inner):
                 return True
+        return False
+
+    def copies_gradients(self, node: cst.CSTNode, depth: int = 0) -> bool:
+        """Whether code gives parameters gradients of others (master weights), itself or in what it calls."""
+        for inner in walk(node, into_functions=False):
+            if isinstance(inner, cst.Assign) and any(_copied(t.target, inner.value) for t in inner.targets):
+                return True
+            if isinstance(inner, cst.Call) and depth < _DEPTH:
+                functions = [f.node for f in self.roles.facts(inner.func) if f.kind is Kind.FUNCTION]
+                bodies = [f.body for f in functions if isinstance(f, cst.FunctionDef)]
+                if any(self.copies_gradients(body, depth + 1) for body in bodies):
+                    return True
         return False
 
     def _reads_gradient(self, node: cst.Attribute) -> bool:
@@ -220,3 +233,11 @@ class Effects:
         """Functions defined in a loop's own block and handed to an optimizer's step."""
         statements = getattr(body, "body", ())
         return [s for s in statements if isinstance(s, cst.FunctionDef)]
+
+
+def _copied(target: cst.BaseExpression, value: cst.BaseExpression) -> bool:
+    """``master.grad = model.grad``: a gradient that is not made of the parameter's own."""
+    if not isinstance(target, cst.Attribute) or target.attr.value != "grad":
+        return False
+    own = (isinstance(n, cst.Attribute) and same(n, target) for n in walk(value))
+    return getattr(value, "value", "") != "None" and not any(own)

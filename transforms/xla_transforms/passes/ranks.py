@@ -69,6 +69,10 @@ def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
         alone = not _converted(context, item) and not _written(context, item)
         if alone and _of_environment(context, item):
             yield item, context.replicas.number(item)
+    for read in context.index.all(cst.Attribute):
+        assert isinstance(read, cst.Attribute)
+        if any(f.node is read and f.kind is Kind.NUMBER for f in context.roles.facts(read)):
+            yield read, context.replicas.number(read)
     for sum_ in context.index.all(cst.BinaryOperation):
         assert isinstance(sum_, cst.BinaryOperation)
         own = {f.detail for f in context.roles.facts(sum_) if f.node is sum_}

@@ -146,7 +146,11 @@ def _reduce(context: Context, place: Place) -> None:
         context.plan.report(OUT_OF_REACH, statement, message, advice)
         return
     change = context.plan.change(REDUCE, statement, "gradients are reduced before they are clipped or read")
-    change.before(statement, *_lines(context, change, place))
+    lines = list(_lines(context, change, place))
+    if context.loops.effects.copies_gradients(statement):  # only behind it does the optimizer have any
+        change.after(statement, *lines)
+    else:
+        change.before(statement, *lines)
 
 
 def _lines(context: Context, change: Planned, place: Place) -> Iterator[str]:

@@ -93,6 +93,9 @@ def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
     if classes.is_self(roles, node.value):
         found |= classes.overridden(roles, node)
     given = known(frozenset(found))
+    told = [ranks.of_attribute(item, node) for item in given]
+    if any(told):
+        return NOTHING.union(*told)
     if given and any(f.kind is not Kind.NUMBER for f in given):
         optional = any(f.kind is Kind.OPTION for f in given)
         return frozenset(found) | (_listed(roles, node) if optional else NOTHING)

@@ -4,7 +4,7 @@ A launcher gives it in the environment, ``torch.distributed`` on request, ``mp.s
 argument of the function that each process runs. The numbers flow through variables, parameters and
 attributes as any other fact; what is computed from them is a plain number again.
 Source: pytorch v2.9, ``torch/distributed/run.py`` (environment), ``torch/multiprocessing/spawn.py``;
-Slurm's ``srun``, Open MPI's and MPICH's process managers for the variables of theirs.
+Slurm's ``srun``, Open MPI's and MPICH's process managers for the variables of theirs; mpi4py 4, ``MPI.Comm``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ FUNCTIONS = {
     "torch.distributed.distributed_c10d.get_rank": RANK,
     "torch.distributed.distributed_c10d.get_world_size": WORLD_SIZE,
 }
+MPI_WORLD = "mpi4py.MPI.COMM_WORLD"
+FUNCTIONS |= {f"{MPI_WORLD}.Get_rank": RANK, f"{MPI_WORLD}.Get_size": WORLD_SIZE}
+ATTRIBUTES = {f"{MPI_WORLD}.rank": RANK, f"{MPI_WORLD}.size": WORLD_SIZE}
 COUNTS = frozenset({"torch.cuda.device_count", "torch.accelerator.device_count"})
 OPTION = "local_rank"  # what torch.distributed.launch passes to each process
 _READERS = ("os.environ.get", "os.getenv", "os.environ.setdefault")
@@ -62,6 +65,12 @@ def of_call(roles: Roles, node: cst.Call, path: str) -> Facts:
     if path in _READERS and node.args:
         return _variable(roles, node.args[0].value, node)
     return NOTHING
+
+
+def of_attribute(item: Fact, node: cst.Attribute) -> Facts:
+    """``MPI.COMM_WORLD.rank``, of what is named so."""
+    meaning = ATTRIBUTES.get(item.detail, "") if item.kind is Kind.NAME else ""
+    return fact(Kind.NUMBER, meaning, node) if meaning else NOTHING
 
 
 def of_subscript(roles: Roles, node: cst.Subscript) -> Facts:

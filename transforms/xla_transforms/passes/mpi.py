@@ -1,0 +1,80 @@
+"""mpi4py's communicator of all processes: what the replicas tell one another goes through torch_xla.
+
+``torch_xla.launch`` starts the processes, and each of them is a world of its own to MPI. Calls that move
+Python objects have a counterpart; those that fill buffers, and groups of processes, have not.
+Sources: mpi4py 4, ``MPI.Comm``: ``bcast``, ``allgather``, ``allreduce``, ``barrier``; pytorch/xla v2.9.0,
+``torch_xla/core/xla_model.py``, ``mesh_reduce`` and ``rendezvous``.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.roles.ranks import MPI_WORLD
+from xla_transforms.statements import live_calls
+from xla_transforms.tree import has_star, value_of
+
+TOLD = Rule(
+    "XLA155",
+    "mpi-collective",
+    "What processes tell one another through mpi4py goes through torch_xla.",
+    "Processes that torch_xla.launch starts are not MPI's: each is a world of one to it "
+    "(pytorch/xla v2.9.0, torch_xla.py, launch).",
+)
+LEFT = Rule(
+    "XLA156",
+    "mpi-left",
+    "A call of mpi4py's communicator is left; it reaches no other replica.",
+    "Processes that torch_xla.launch starts are not MPI's: each is a world of one to it "
+    "(pytorch/xla v2.9.0, torch_xla.py, launch).",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+RULES = (TOLD, LEFT)
+
+_REDUCTIONS = {"mpi4py.MPI.SUM": "sum", "mpi4py.MPI.MAX": "max", "mpi4py.MPI.MIN": "min"}
+_NUMBERS = frozenset({"Get_rank", "Get_size", "Get_name"})
+_SENT = ("bcast", "allgather", "allreduce")
+
+
+def run(context: Context) -> None:
+    if not context.distributed or context.already_xla:
+        return
+    for call, path in live_calls(context):
+        world, _, name = path.rpartition(".")
+        if world == MPI_WORLD and name not in _NUMBERS and not _write(context, call, name):
+            advice = "write xm.mesh_reduce for objects, xm.all_reduce or xm.all_gather for tensors"
+            message = f"{name} reaches no other replica: each process is a world of its own to MPI"
+            context.plan.report(LEFT, call, message, advice)
+
+
+def _write(context: Context, call: cst.Call, name: str) -> bool:
+    if has_star(call):
+        return False
+    function = context.index.function_of(call)
+    tag = f'"{function.name.value if function is not None else "main"}_{name.lower()}"'
+    if name.lower() == "barrier" and not call.args:
+        change = context.plan.change(TOLD, call, "all replicas meet before they go on")
+        change.replace(call, change.spell(context.target.rendezvous).replace("{0}", tag))
+        return True
+    names = {"bcast": ("obj", "root"), "allreduce": ("sendobj", "op"), "allgather": ("sendobj",)}.get(name)
+    taken = _taken(context, call, name) if names is not None else ""
+    value = value_of(call, names[0], 0) if names is not None else None
+    if value is None or not taken:
+        return False
+    change = context.plan.change(TOLD, call, f"{name} of torch_xla's replicas")
+    change.replace(call, change.spell(context.target.mesh_reduce).format(tag, "{0}", taken), value)
+    return True
+
+
+def _taken(context: Context, call: cst.Call, name: str) -> str:
+    """The function that makes the result of what all replicas sent."""
+    if name == "allgather":
+        return "list"
+    if name == "bcast":
+        root = value_of(call, "root", 1)
+        return f"lambda sent: sent[{context.index.source.code(root) if root is not None else '0'}]"
+    op = value_of(call, "op", 1)
+    return "sum" if op is None else _REDUCTIONS.get(context.roles.path(op), "")
