@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from xla_migrate.documents import Document
 from xla_migrate.launches import is_launcher
 from xla_migrate.notebooks import is_notebook
+from xla_migrate.project import ProjectSettings, known
 from xla_transforms.findings import Change, Finding, Rule, Safety, Severity
 from xla_transforms.ignores import Ignore, ignores, is_named
 
@@ -88,6 +89,18 @@ class Policy:
     ignore: Sequence[str] = ()
     per_file: Sequence[PerFile] = ()
     unsafe: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        settings: ProjectSettings,
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        unsafe: bool = False,
+    ) -> Policy:
+        """What is asked for and, where that says nothing, what a project says. Raises ``BadSettings``."""
+        chosen, ignored = known(select) or settings.select, known(ignore) or settings.ignore
+        return cls(chosen, ignored, settings.per_file(), unsafe)
 
     def ignores(self, path: str, code: str, name: str) -> bool:
         """Whether a rule is ignored in a file."""

@@ -13,7 +13,7 @@ from xla_migrate.discovery import discover, repository_root
 from xla_migrate.documents import Document, migrate
 from xla_migrate.files import Content, FileProblem, read
 from xla_migrate.notebooks import is_notebook
-from xla_migrate.project import project
+from xla_migrate.project import project_settings
 from xla_migrate.releases import resolve
 from xla_transforms.dividing import divide
 from xla_transforms.encoding import declared
@@ -46,11 +46,11 @@ class Programs:
         contents = (_content(name, texts) for name in self._related[path])
         documents = [Document(content.path, content) for content in contents if content is not None]
         named = [path] if os.path.isabs(path) else []
-        chosen = project(named)
+        chosen = project_settings(named)
         target = resolve(self.target or chosen.target or DEFAULT, named).target
         distributed = "auto" if chosen.distributed is None else chosen.distributed
         migrate(documents, Settings(target, black=black_settings(named), distributed=distributed))
-        policy = Policy(chosen.select, chosen.ignore, per_file=chosen.per_file())
+        policy = Policy.of(chosen)
         choose(documents, policy)
         tell(documents, policy)
         return documents
