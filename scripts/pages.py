@@ -10,7 +10,7 @@ from pathlib import Path
 from xla_migrate import migrate_source
 from xla_migrate.known_rules import known_rules
 from xla_migrate.reports.markdown import escaped
-from xla_migrate.rule_examples import Example, example, shown
+from xla_migrate.rule_examples import SCRIPT, WITHOUT, Example, example, shown
 from xla_transforms.findings import Rule, Safety
 from xla_transforms.passes import PASSES
 from xla_transforms.targets import DEFAULT, TARGETS
@@ -76,7 +76,9 @@ def rule_page(rule: Rule) -> str:
     parts += [f"Effect: {_SAFETY[rule.safety]}"]
     given = example(rule.code)
     if given is not None:
-        parts += ["## Example", f"```python\n{given.text}```", *_shown_targets(rule, given)]
+        parts += ["## Example", *_native(given), *_shown_targets(rule, given)]
+    elif rule.code in WITHOUT:
+        parts += [f"It has no example: {WITHOUT[rule.code]}."]
     links = _links(rule)
     parts += ["## Links", "\n".join(f"- {link}" for link in links)] if links else []
     return "\n\n".join(parts) + "\n"
@@ -88,6 +90,15 @@ _SAFETY = {
     Safety.UNSAFE: "its changes may alter what the script does: they wait for `--unsafe-fixes`.",
     Safety.DISPLAY: "it changes nothing itself; it tells what to do.",
 }
+
+
+def _native(given: Example) -> Iterator[str]:
+    """The files of an example, each but a lone script behind its name."""
+    for name, text in given.files.items():
+        if name != SCRIPT:
+            yield f"`{name}`"
+        language = {"py": "python", "ipynb": "python", "sh": "sh"}[name.rpartition(".")[2]]
+        yield f"```{language}\n{text}```"
 
 
 def _shown_targets(rule: Rule, given: Example) -> Iterator[str]:

@@ -133,8 +133,7 @@ class _Selection:
         by = next((one for one in hidden if one is not None), None)
         if by is not None:
             told = f" ({by.reason})" if by.reason else ""
-            place = _place(self.document, by.span)
-            return Reason(Because.COMMENT, f"ignored by the comment in {place}{told}")
+            return Reason(Because.COMMENT, f"ignored by the comment in {place(self.document, by.span)}{told}")
         if not self.policy.wants(self.document.path, change.code, change.name):
             return UNSELECTED
         return UNSAFE if change.safety is Safety.UNSAFE and not self.policy.unsafe else None
@@ -175,10 +174,10 @@ def _comments(document: Document, outcome: Outcome) -> list[Ignore]:
     return [] if is_launcher(document.path) else ignores(outcome.source)
 
 
-def _place(document: Document, span: Span) -> str:
+def place(document: Document, span: Span) -> str:
     """A place in words: a line, of a notebook its cell and line."""
-    place = document.outcome and cell_place(document.outcome, span.start)
-    return place.rpartition(":")[0] if place else f"line {span.line}"
+    cell = document.outcome and cell_place(document.outcome, span.start)
+    return cell.rpartition(":")[0] if cell else f"line {span.line}"
 
 
 def leave_out(document: Document, gone: Mapping[int, Reason]) -> None:
@@ -242,7 +241,7 @@ def _finding(document: Document, reason: Reason, several: Sequence[LeftOut], res
     if needed:
         codes = ", ".join(sorted({change.code for change in needed}))
         message += f"; {len(needed)} that need what was left out went with it ({codes})"
-    places = [f"{_place(document, c.spans[0])}: {c.code} {c.message}" for c in asked[:_LISTED]]
+    places = [f"{place(document, c.spans[0])}: {c.code} {c.message}" for c in asked[:_LISTED]]
     places += [f"{len(asked) - _LISTED} more"] if len(asked) > _LISTED else []
     around = "; what is migrated around them expects them" if rest else ""
     severity = _severity(document, reason, asked) if rest else Severity.INFO
