@@ -2,8 +2,8 @@
 
 An example is a file ``examples/CODE.txt`` of this package. It may begin with a line ``# options:`` that has
 ``--distributed`` and ``--target RELEASE`` as on the command line, and has one ``# targets:`` that
-``scripts/generate_docs`` writes: the targets for which the rule has something to say. It is a script; or files,
-each behind a line ``# file: NAME``, the cells of a notebook behind lines ``# cell: code`` or ``markdown``.
+``scripts/generate_docs`` writes: the targets for which the rule has something to say. It is a script; or
+files, each behind a line ``# file: NAME``, the cells of a notebook behind ``# cell: code`` or ``markdown``.
 """
 
 from __future__ import annotations

@@ -238,6 +238,17 @@ def made(options: Options) -> Server:
     def closed(params: types.DidCloseTextDocumentParams) -> None:
         server.forget(params.text_document.uri)
 
+    _follow_notebooks(server)
+    kinds = [types.CodeActionKind.QuickFix, MIGRATE_FILE, MIGRATE_PROGRAM]
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=kinds))
+    async def asked(params: types.CodeActionParams) -> list[types.CodeAction]:
+        return await server.actions(params)
+
+    return server
+
+
+def _follow_notebooks(server: Server) -> None:
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
     def opened_notebook(params: types.DidOpenNotebookDocumentParams) -> None:
         server.open_notebook(params)
@@ -253,11 +264,3 @@ def made(options: Options) -> Server:
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
     def closed_notebook(params: types.DidCloseNotebookDocumentParams) -> None:
         server.close_notebook(params.notebook_document.uri)
-
-    kinds = [types.CodeActionKind.QuickFix, MIGRATE_FILE, MIGRATE_PROGRAM]
-
-    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=kinds))
-    async def asked(params: types.CodeActionParams) -> list[types.CodeAction]:
-        return await server.actions(params)
-
-    return server
