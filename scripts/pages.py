@@ -8,8 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from xla_migrate import migrate_source
+from xla_migrate.escape import markup
 from xla_migrate.known_rules import known_rules
-from xla_migrate.reports.markdown import escaped
 from xla_migrate.rule_examples import SCRIPT, WITHOUT, Example, example, shown
 from xla_transforms.findings import Rule, Safety
 from xla_transforms.passes import PASSES
@@ -108,7 +108,7 @@ def _shown_targets(rule: Rule, given: Example) -> Iterator[str]:
         if one.diff:
             yield f"```diff\n{one.diff}```"
         if one.told:
-            yield "\n".join(f"- {escaped(text)}" for text in one.told)
+            yield "\n".join(f"- {markup(text)}" for text in one.told)
 
 
 def _links(rule: Rule) -> list[str]:
