@@ -8,9 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from xla_migrate import migrate_source
+from xla_migrate.escape import markup
 from xla_migrate.known_rules import known_rules
-from xla_migrate.reports.markdown import escaped
-from xla_migrate.rule_examples import Example, example, shown
+from xla_migrate.rule_examples import SCRIPT, WITHOUT, Example, example, shown
 from xla_transforms.findings import Rule, Safety
 from xla_transforms.passes import PASSES
 from xla_transforms.targets import DEFAULT, TARGETS
@@ -76,7 +76,9 @@ def rule_page(rule: Rule) -> str:
     parts += [f"Effect: {_SAFETY[rule.safety]}"]
     given = example(rule.code)
     if given is not None:
-        parts += ["## Example", f"```python\n{given.text}```", *_shown_targets(rule, given)]
+        parts += ["## Example", *_native(given), *_shown_targets(rule, given)]
+    elif rule.code in WITHOUT:
+        parts += [f"It has no example: {WITHOUT[rule.code]}."]
     links = _links(rule)
     parts += ["## Links", "\n".join(f"- {link}" for link in links)] if links else []
     return "\n\n".join(parts) + "\n"
@@ -90,6 +92,15 @@ _SAFETY = {
 }
 
 
+def _native(given: Example) -> Iterator[str]:
+    """The files of an example, each but a lone script behind its name."""
+    for name, text in given.files.items():
+        if name != SCRIPT:
+            yield f"`{name}`"
+        language = {"py": "python", "ipynb": "python", "sh": "sh"}[name.rpartition(".")[2]]
+        yield f"```{language}\n{text}```"
+
+
 def _shown_targets(rule: Rule, given: Example) -> Iterator[str]:
     options = "with `--distributed`, " if given.distributed is True else ""
     for one in shown(rule, given):
@@ -97,7 +108,7 @@ def _shown_targets(rule: Rule, given: Example) -> Iterator[str]:
         if one.diff:
             yield f"```diff\n{one.diff}```"
         if one.told:
-            yield "\n".join(f"- {escaped(text)}" for text in one.told)
+            yield "\n".join(f"- {markup(text)}" for text in one.told)
 
 
 def _links(rule: Rule) -> list[str]:

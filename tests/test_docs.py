@@ -23,9 +23,8 @@ from pages import (
 
 from xla_migrate.known_rules import known_rules
 from xla_migrate.reports import FORMATS
-from xla_migrate.rule_examples import example, shown
+from xla_migrate.rule_examples import WITHOUT, example, shown
 from xla_transforms.findings import Rule
-from xla_transforms.passes import PASSES
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,13 +48,13 @@ def test_pages_and_examples_are_those_of_rules() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.txt")} <= codes
 
 
-def test_nearly_every_rule_of_a_pass_has_an_example() -> None:
-    rules = [rule.code for module in PASSES for rule in module.RULES]
-    without = [code for code in rules if not (EXAMPLES / f"{code}.txt").exists()]
-    assert len(without) <= len(rules) / 20, f"write migrate/xla_migrate/examples/CODE.txt for {without}"
+def test_every_rule_has_an_example_or_a_reason_for_none() -> None:
+    rules = {rule.code for rule in known_rules()}
+    without = {code for code in rules if not (EXAMPLES / f"{code}.txt").exists()}
+    assert without == set(WITHOUT), "write migrate/xla_migrate/examples/CODE.txt"
 
 
-@pytest.mark.parametrize("code", ["XLA104", "XLA132", "XLA311", "XLA501", "XLA702", "XLA811", "XLA901"])
+@pytest.mark.parametrize("code", ["XLA012", "XLA104", "XLA132", "XLA311", "XLA501", "XLA811", "XLA941"])
 def test_an_example_shows_its_rule_for_the_targets_that_it_names(code: str) -> None:
     rule = next(rule for rule in known_rules() if rule.code == code)
     given = example(code)

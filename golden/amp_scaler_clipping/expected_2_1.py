@@ -46,8 +46,8 @@ def train_one_epoch(model, loader, criterion, optimizer, scaler):
             outputs = model(inputs)
             loss = criterion(outputs, labels)
         scaler.scale(loss).backward()
-        # gradients must be unscaled before they are clipped
         xm.reduce_gradients(optimizer)
+        # gradients must be unscaled before they are clipped
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
         scaler.step(optimizer)

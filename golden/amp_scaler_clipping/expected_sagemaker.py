@@ -46,10 +46,10 @@ def train_one_epoch(model, loader, criterion, optimizer, scaler):
             outputs = model(inputs)
             loss = criterion(outputs, labels)
         scaler.scale(loss).backward()
-        # gradients must be unscaled before they are clipped
         xm.all_reduce(
             "sum", xm._fetch_gradients(optimizer), scale=1.0 / xm.xrt_world_size()
         )
+        # gradients must be unscaled before they are clipped
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
         scaler.step(optimizer)

@@ -56,8 +56,8 @@ def main_worker(rank, args):
 
     dataset = digits(128)
     sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank, shuffle=True)
-    # The sampler shuffles, so the loader must not.
     device = torch_xla.device()
+    # The sampler shuffles, so the loader must not.
     loader = DataLoader(dataset, batch_size=args.batch_size, sampler=sampler, shuffle=False)
     loader = pl.MpDeviceLoader(loader, device)
 

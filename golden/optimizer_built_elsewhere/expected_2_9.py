@@ -31,8 +31,8 @@ def build_data(n=96):
 
 
 def train(model, optimizer, loader, device, epochs):
-    # the optimizer was made long ago; CUDA does not mind
     torch.__future__.set_swap_module_params_on_conversion(True)
+    # the optimizer was made long ago; CUDA does not mind
     model.to(device)
     torch.__future__.set_swap_module_params_on_conversion(False)
     criterion = nn.CrossEntropyLoss()

@@ -11,27 +11,32 @@ TYPE_CHECKING = False  # as typing's, which costs more to import than all of thi
 if TYPE_CHECKING:
     from xla_migrate.api import Result, migrate_file, migrate_project, migrate_source
     from xla_migrate.patch import Patch, PatchError
+    from xla_migrate.project import ProjectSettings, project_settings
     from xla_transforms.formatting import BlackSettings
 
 __all__ = [
     "BlackSettings",
     "Patch",
     "PatchError",
+    "ProjectSettings",
     "Result",
     "__version__",
     "migrate_file",
     "migrate_project",
     "migrate_source",
+    "project_settings",
 ]
 
 _HOMES = {
     "BlackSettings": "xla_transforms.formatting",
     "Patch": "xla_migrate.patch",
     "PatchError": "xla_migrate.patch",
+    "ProjectSettings": "xla_migrate.project",
     "Result": "xla_migrate.api",
     "migrate_file": "xla_migrate.api",
     "migrate_project": "xla_migrate.api",
     "migrate_source": "xla_migrate.api",
+    "project_settings": "xla_migrate.project",
 }
 
 

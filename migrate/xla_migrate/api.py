@@ -18,7 +18,7 @@ from xla_migrate.documents import Document, gather, load, migrate
 from xla_migrate.documents import write as write_changed
 from xla_migrate.notebooks import is_notebook
 from xla_migrate.patch import Patch
-from xla_migrate.project import known
+from xla_migrate.project import ProjectSettings
 from xla_migrate.releases import existing, resolve
 from xla_migrate.work import How
 from xla_transforms.encoding import declared
@@ -32,6 +32,7 @@ from xla_transforms.targets import target as known_target
 
 Syncfree = Literal["amp", "always", "never"]
 _BLACK = BlackSettings()
+_UNSET = ProjectSettings()
 
 
 @dataclass(frozen=True)
@@ -63,34 +64,37 @@ class Result:
 def migrate_source(
     code: str | bytes,
     *,
-    target: str = DEFAULT_TARGET,
+    target: str | None = None,
     path: str = "<unknown>",
     syncfree: Syncfree = "amp",
-    distributed: Distributed = "auto",
+    distributed: Distributed | None = None,
     black: BlackSettings | None = _BLACK,
     unsafe_fixes: bool = False,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    settings: ProjectSettings = _UNSET,
 ) -> Result:
     """Migrate one script given as text or as the bytes of its file; a notebook where ``path`` ends so.
 
-    ``target`` is a torch_xla release (``"2.9"``), ``"sagemaker"``, or ``"auto"``: the one that the
-    project around ``path`` asks for; else ``path`` only names the script in messages;
+    ``target`` is a torch_xla release (``"2.9"``, the default), ``"sagemaker"``, or ``"auto"``: the one that
+    the project around ``path`` asks for; else ``path`` only names the script in messages;
     ``syncfree`` says where optimizers get their syncfree twins: under mixed precision, always or
     never; ``distributed`` whether the result trains in replicas, one for each device, by default where
     the script trained in several processes. Changed lines of a script that black would leave alone
     under the settings ``black`` are formatted by black, with ``None`` never. Changes that may alter what
     the script does are made with ``unsafe_fixes``; ``select`` (all by default) and ``ignore`` name rules as
-    the options of the command line do. Raises ``ValueError`` for an unknown target or rule.
+    the options of the command line do. Where an argument says nothing ``settings`` count: those of a project
+    are what :func:`project_settings` reads, which nothing here calls. Raises ``ValueError`` for an unknown
+    target or rule.
     """
-    policy = _policy(unsafe_fixes, select, ignore)
-    settings = _settings(target, existing(path), syncfree, distributed, black)
+    policy = Policy.of(settings, select, ignore, unsafe_fixes)
+    how = _how(settings, target, existing(path), syncfree, distributed, black)
     if not isinstance(code, str):
-        outcome = migration.migrate({path: bytes(memoryview(code))}, settings).outcomes[path]
+        outcome = migration.migrate({path: bytes(memoryview(code))}, how).outcomes[path]
     else:
         try:
             encoding = "utf-8" if is_notebook(path) else declared(code)
-            outcome = migration.migrate({path: code.encode(encoding)}, settings).outcomes[path]
+            outcome = migration.migrate({path: code.encode(encoding)}, how).outcomes[path]
         except UnicodeEncodeError as error:
             outcome = _failed(path, _unencodable(code, error))
         outcome = replace(outcome, source=code, code=code) if outcome.failed else outcome
@@ -103,13 +107,14 @@ def migrate_file(
     path: str | os.PathLike[str],
     *,
     write: bool = False,
-    target: str = DEFAULT_TARGET,
+    target: str | None = None,
     syncfree: Syncfree = "amp",
-    distributed: Distributed = "auto",
+    distributed: Distributed | None = None,
     black: BlackSettings | None = None,
     unsafe_fixes: bool = False,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    settings: ProjectSettings = _UNSET,
 ) -> Result:
     """Migrate one file, and with ``write=True`` put the result in its place.
 
@@ -117,51 +122,53 @@ def migrate_file(
     written gives a failed result.
     """
     name = os.fspath(path)
-    policy = _policy(unsafe_fixes, select, ignore)
-    settings = _settings(target, [name], syncfree, distributed, black or black_settings([name]))
-    return _document_result(*_run([load(name)], settings, policy, write))
+    policy = Policy.of(settings, select, ignore, unsafe_fixes)
+    how = _how(settings, target, [name], syncfree, distributed, black or black_settings([name]))
+    return _document_result(*_run([load(name)], how, policy, write))
 
 
 def migrate_project(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     write: bool = False,
-    target: str = DEFAULT_TARGET,
+    target: str | None = None,
     syncfree: Syncfree = "amp",
-    distributed: Distributed = "auto",
+    distributed: Distributed | None = None,
     black: BlackSettings | None = None,
     unsafe_fixes: bool = False,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    settings: ProjectSettings = _UNSET,
     jobs: int = 1,
 ) -> dict[str, Result]:
     """Migrate files and folders as one program, and with ``write=True`` put the results in place.
 
-    Folders are walked as git sees them. The results come by path; one for a path that cannot be
-    read is a failed one. ``jobs`` processes share the work, 0 means as many as there are processors where
-    there is enough to do.
+    Folders are walked as git sees them, and without what ``settings`` exclude. The results come by path; one
+    for a path that cannot be read is a failed one. ``jobs`` processes share the work, 0 means as many as
+    there are processors where there is enough to do.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     names = [os.fspath(path) for path in given]
-    settings = _settings(target, names, syncfree, distributed, black or black_settings(names))
-    policy = _policy(unsafe_fixes, select, ignore)
-    return {d.path: _document_result(d) for d in _run(gather(names), settings, policy, write, jobs)}
+    how = _how(settings, target, names, syncfree, distributed, black or black_settings(names))
+    policy = Policy.of(settings, select, ignore, unsafe_fixes)
+    documents = _run(gather(names, settings.excluded), how, policy, write, jobs)
+    return {document.path: _document_result(document) for document in documents}
 
 
-def _settings(
-    name: str,
+def _how(
+    settings: ProjectSettings,
+    target: str | None,
     paths: list[str],
     syncfree: Syncfree,
-    distributed: Distributed,
+    distributed: Distributed | None,
     black: BlackSettings | None,
 ) -> Settings:
-    chosen = resolve(name, paths).target
+    """What the engine is told: the arguments and, where they say nothing, the settings of a project."""
+    chosen = resolve(target or settings.target or DEFAULT_TARGET, paths).target
     known_target(chosen)  # raises for an unknown one
+    if distributed is None:
+        distributed = "auto" if settings.distributed is None else settings.distributed
     return Settings(chosen, syncfree, black, distributed)
-
-
-def _policy(unsafe: bool, select: Sequence[str], ignore: Sequence[str]) -> Policy:
-    return Policy(known(select), known(ignore), unsafe=unsafe)
 
 
 def _choose(documents: list[Document], policy: Policy) -> None:
@@ -170,9 +177,9 @@ def _choose(documents: list[Document], policy: Policy) -> None:
 
 
 def _run(
-    documents: list[Document], settings: Settings, policy: Policy, write: bool, jobs: int = 1
+    documents: list[Document], how: Settings, policy: Policy, write: bool, jobs: int = 1
 ) -> list[Document]:
-    migrate(documents, settings, How(jobs))
+    migrate(documents, how, How(jobs))
     _choose(documents, policy)
     if write:
         write_changed(documents)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from xla_migrate.documents import Document
 from xla_migrate.launches import is_launcher
-from xla_migrate.notebooks import is_notebook
-from xla_transforms.findings import Change, Finding, Rule, Safety, Severity
+from xla_migrate.notebooks import NotebookOutcome
+from xla_migrate.notebooks.showing import cell_place
+from xla_migrate.project import ProjectSettings, known
+from xla_transforms.findings import Change, Finding, Rule, Safety, Severity, Span
 from xla_transforms.ignores import Ignore, ignores, is_named
 
 if TYPE_CHECKING:
@@ -41,6 +43,11 @@ RULES = (LEFT_OUT, UNUSED)
 PerFile = tuple[Callable[[str], bool], tuple[str, ...]]
 _ALWAYS_TOLD = {f"XLA00{number}" for number in range(1, 7)}
 _LISTED = 5
+_KINDS = ("", "file", "cell", "start", "end")
+_NOWHERE = {
+    "end": "no ignore-start of the same rules stands above this ignore-end",
+    "cell": "only a notebook has cells",
+}
 
 
 class Because(Enum):
@@ -89,6 +96,18 @@ class Policy:
     per_file: Sequence[PerFile] = ()
     unsafe: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        settings: ProjectSettings,
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        unsafe: bool = False,
+    ) -> Policy:
+        """What is asked for and, where that says nothing, what a project says. Raises ``BadSettings``."""
+        chosen, ignored = known(select) or settings.select, known(ignore) or settings.ignore
+        return cls(chosen, ignored, settings.per_file(), unsafe)
+
     def ignores(self, path: str, code: str, name: str) -> bool:
         """Whether a rule is ignored in a file."""
         ignored = [*self.ignore, *(one for matches, rules in self.per_file if matches(path) for one in rules)]
@@ -110,11 +129,11 @@ class _Selection:
 
     def gone(self, change: Change) -> Reason | None:
         """Why a change is not to be made."""
-        hidden = [self._ignored(span.line, change.code, change.name) for span in change.spans]
+        hidden = [self._ignored(span, change.code, change.name) for span in change.spans]
         by = next((one for one in hidden if one is not None), None)
         if by is not None:
             told = f" ({by.reason})" if by.reason else ""
-            return Reason(Because.COMMENT, f"ignored by the comment in line {by.span.line}{told}")
+            return Reason(Because.COMMENT, f"ignored by the comment in {place(self.document, by.span)}{told}")
         if not self.policy.wants(self.document.path, change.code, change.name):
             return UNSELECTED
         return UNSAFE if change.safety is Safety.UNSAFE and not self.policy.unsafe else None
@@ -122,11 +141,11 @@ class _Selection:
     def told(self, finding: Finding) -> bool:
         if finding.code in _ALWAYS_TOLD:
             return True
-        hidden = self._ignored(finding.span.line, finding.code, finding.name)
+        hidden = self._ignored(finding.span, finding.code, finding.name)
         return hidden is None and self.policy.wants(self.document.path, finding.code, finding.name)
 
-    def _ignored(self, line: int, code: str, name: str) -> Ignore | None:
-        hiding = [one for one in self.comments if one.first <= line <= one.last and one.names(code, name)]
+    def _ignored(self, span: Span, code: str, name: str) -> Ignore | None:
+        hiding = [one for one in self.comments if one.hides(span, code, name)]
         for one in hiding:
             one.used = True
         return hiding[0] if hiding else None
@@ -138,14 +157,27 @@ def choose(documents: Iterable[Document], policy: Policy) -> None:
         outcome = document.outcome
         if outcome is None or outcome.failed:
             continue
-        other = is_launcher(document.path) or is_notebook(document.path)
-        comments = [] if other else ignores(outcome.source)
-        chosen = _Selection(document, policy, comments)
+        chosen = _Selection(document, policy, _comments(document, outcome))
         gone = {change.id: why for change in outcome.changes if (why := chosen.gone(change)) is not None}
         findings = tuple(finding for finding in outcome.findings if chosen.told(finding))
         document.outcome = replace(outcome, findings=findings)
         leave_out(document, gone)
         _tell(document, [*_unused(chosen, outcome)])
+
+
+def _comments(document: Document, outcome: Outcome) -> list[Ignore]:
+    """What a script or a notebook itself says is to be left alone."""
+    if isinstance(outcome, NotebookOutcome):
+        from xla_migrate.notebooks.ignoring import cell_ignores
+
+        return cell_ignores(outcome)
+    return [] if is_launcher(document.path) else ignores(outcome.source)
+
+
+def place(document: Document, span: Span) -> str:
+    """A place in words: a line, of a notebook its cell and line."""
+    cell = document.outcome and cell_place(document.outcome, span.start)
+    return cell.rpartition(":")[0] if cell else f"line {span.line}"
 
 
 def leave_out(document: Document, gone: Mapping[int, Reason]) -> None:
@@ -209,7 +241,7 @@ def _finding(document: Document, reason: Reason, several: Sequence[LeftOut], res
     if needed:
         codes = ", ".join(sorted({change.code for change in needed}))
         message += f"; {len(needed)} that need what was left out went with it ({codes})"
-    places = [f"line {c.spans[0].line}: {c.code} {c.message}" for c in asked[:_LISTED]]
+    places = [f"{place(document, c.spans[0])}: {c.code} {c.message}" for c in asked[:_LISTED]]
     places += [f"{len(asked) - _LISTED} more"] if len(asked) > _LISTED else []
     around = "; what is migrated around them expects them" if rest else ""
     severity = _severity(document, reason, asked) if rest else Severity.INFO
@@ -238,8 +270,10 @@ def _unused(chosen: _Selection, outcome: Outcome) -> Iterator[Finding]:
         unknown = [name for name in one.rules if not any(is_named(r.code, r.name, name) for r in known)]
         if unknown:
             message = f"there is no rule {unknown[0]}"
-        elif one.kind == "end":
-            message = "no ignore-start of the same rules stands above this ignore-end"
+        elif one.kind in _NOWHERE and one.start == one.end:
+            message = _NOWHERE[one.kind]
+        elif one.kind not in _KINDS:
+            message = f"there is no ignore-{one.kind}"
         elif one.used:
             continue
         else:

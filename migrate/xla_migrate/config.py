@@ -42,17 +42,18 @@ def common_folder(paths: Iterable[str]) -> Path | None:
 def tables(path: Path) -> Mapping[str, Any]:
     """A parsed ``pyproject.toml``; empty where there is none or it does not parse."""
     try:
-        data = path.read_bytes()
-    except OSError:
+        return parsed(path.read_bytes())
+    except (OSError, ValueError):
         return {}
+
+
+def parsed(data: bytes) -> Mapping[str, Any]:
+    """The tables of a ``pyproject.toml``. Raises ``ValueError``."""
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10, where black brings the same parser
         import tomli as tomllib  # type: ignore[import-not-found,no-redef]
-    try:
-        return tomllib.loads(data.decode())
-    except ValueError:
-        return {}
+    return tomllib.loads(data.decode())
 
 
 def table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -86,16 +86,18 @@ def gather(paths: Iterable[str], excluded: Callable[[str], bool] | None = None) 
 
 
 def _launcher(path: str) -> Document:
+    document = load(path)
+    return launcher(document.content) if document.content is not None else document
+
+
+def launcher(content: Content) -> Document:
     """A file that may start training, with what is found in it."""
     from xla_migrate.launches import examine
     from xla_transforms.outcome import Outcome
 
-    document = load(path)
-    if document.content is not None:
-        data = document.content.data
-        text = data.decode("utf-8", "replace")
-        document.outcome = Outcome(path, data, text, text, findings=examine(path, data))
-    return document
+    text = content.data.decode("utf-8", "replace")
+    found = examine(content.path, content.data)
+    return Document(content.path, content, Outcome(content.path, content.data, text, text, findings=found))
 
 
 def load(path: str) -> Document:

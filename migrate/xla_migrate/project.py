@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xla_migrate.config import common_folder, table, tables
+from xla_migrate.config import common_folder, parsed, table
 from xla_transforms.ignores import is_named
 from xla_transforms.settings import Distributed
 
@@ -23,8 +23,12 @@ class BadSettings(ValueError):
 
 
 @dataclass(frozen=True)
-class Project:
-    """The settings of a project; ``folder`` is what its patterns are relative to."""
+class ProjectSettings:
+    """What ``[tool.xla-migrate]`` of a project says.
+
+    ``folder`` is what its patterns are relative to; ``target`` and ``distributed`` are ``None`` where it says
+    nothing of them.
+    """
 
     folder: str = ""
     target: str | None = None
@@ -38,22 +42,45 @@ class Project:
         """The ignored rules of files, with a function that says whether a path is meant."""
         return [(matcher(self.folder, [pattern]), rules) for pattern, rules in self.per_file_ignores]
 
+    @property
+    def excluded(self) -> Callable[[str], bool] | None:
+        """Whether a file is passed over where it is not named; ``None`` where none is."""
+        return matcher(self.folder, self.exclude) if self.exclude else None
 
-def project(paths: Iterable[str]) -> Project:
+
+def project_settings(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> ProjectSettings:
     """The settings for some paths: those of the nearest ``pyproject.toml`` at or above all of them that has
-    the table, no further than the repository's root. Raises ``BadSettings``."""
-    common = common_folder(paths)
+    the table ``[tool.xla-migrate]``, no further than the repository's root; empty ones where there is none.
+
+    Raises ``ValueError`` for a key, rule or value that has no meaning, with the nearest that has one.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    common = common_folder([os.fspath(path) for path in given])
     for folder in (common, *common.parents) if common is not None else ():
         path = folder / "pyproject.toml"
-        tool = table(tables(path), "tool")
+        tool = table(_tables(path), "tool")
         if "xla-migrate" in tool:
             return _project(path, tool["xla-migrate"])
         if any((folder / mark).exists() for mark in (".git", ".hg")):
             break
-    return Project()
+    return ProjectSettings()
 
 
-def _project(path: Path, found: Any) -> Project:
+def _tables(path: Path) -> Mapping[str, Any]:
+    """A parsed ``pyproject.toml``. One that cannot be parsed is an error where it may hold our table."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return {}
+    try:
+        return parsed(data)
+    except ValueError as error:
+        if b"xla-migrate" not in data:
+            return {}
+        raise BadSettings(f"{path}: {TABLE} cannot be read: {error}") from error
+
+
+def _project(path: Path, found: Any) -> ProjectSettings:
     if not isinstance(found, Mapping):
         raise BadSettings(f"{path}: {TABLE} has to be a table")
     for key in found:
@@ -62,7 +89,7 @@ def _project(path: Path, found: Any) -> Project:
     per_file = found.get("per-file-ignores", {})
     if not isinstance(per_file, Mapping):
         raise BadSettings(f"{path}: {TABLE} per-file-ignores has to be a table of patterns and rules")
-    return Project(
+    return ProjectSettings(
         folder=str(path.parent),
         target=_target(path, found.get("target")),
         select=_rules(path, "select", found.get("select", [])),

@@ -33,7 +33,7 @@ class Editor:
         general = {} if encodings is None else {"positionEncodings": list(encodings)}
         edits = {"workspaceEdit": {"documentChanges": versions}}
         folders = [{"uri": folder.as_uri(), "name": "work"}] if folder else None
-        capabilities = {"general": general, "workspace": edits}
+        capabilities = {"general": general, "workspace": edits, "notebookDocument": {"synchronization": {}}}
         found = self.request("initialize", processId=None, capabilities=capabilities, rootUri=None,
                              workspaceFolders=folders)  # fmt: skip
         self.notify("initialized")
@@ -61,6 +61,22 @@ class Editor:
     def change(self, uri: str, text: str, version: int) -> None:
         document = {"uri": uri, "version": version}
         self.notify("textDocument/didChange", textDocument=document, contentChanges=[{"text": text}])
+
+    def open_notebook(self, uri: str, cells: Sequence[tuple[str, str]]) -> dict[str, list[Message]]:
+        """Open a notebook of cells, each a language and a source; gives the diagnostics by address."""
+        texts = [self.cell(uri, number, *cell) for number, cell in enumerate(cells)]
+        cells_of_it = [_listed(one) for one in texts]
+        document = {"uri": uri, "notebookType": "jupyter-notebook", "version": 1, "cells": cells_of_it}
+        self.notify("notebookDocument/didOpen", notebookDocument=document, cellTextDocuments=texts)
+        return {one["uri"]: self.diagnostics(one["uri"], 1) for one in texts}
+
+    def cell(self, notebook: str, number: int, language: str, text: str) -> Message:
+        address = f"vscode-notebook-cell{notebook.removeprefix('file')}#W{number}sZmlsZQ%3D%3D"
+        return {"uri": address, "languageId": language, "version": 1, "text": text}
+
+    def change_notebook(self, uri: str, version: int, **cells: Any) -> None:
+        document = {"uri": uri, "version": version}
+        self.notify("notebookDocument/didChange", notebookDocument=document, change={"cells": cells})
 
     def diagnostics(self, uri: str, version: int | None) -> list[Message]:
         """The next diagnostics that are told of a version of a document."""
@@ -132,6 +148,11 @@ class Editor:
             if wanted(message):
                 return message
             self._kept.append(message)
+
+
+def _listed(cell: Message) -> Message:
+    """A cell as a notebook lists it: 1 is prose, 2 is code."""
+    return {"kind": 1 if cell["languageId"] == "markdown" else 2, "document": cell["uri"]}
 
 
 def _lines(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import Cli
 
-from xla_migrate import migrate_source
+from xla_migrate import ProjectSettings, migrate_project, migrate_source, project_settings
 from xla_transforms.check import names, parse
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -344,6 +344,48 @@ def test_settings_that_cannot_be_understood_are_errors(
     wrong = cli("train.py")
     assert wrong.code == 2
     assert message in " ".join(wrong.err.split())
+
+
+def test_settings_that_cannot_be_read_are_no_silence(cli: Cli, train: Path, here: Path) -> None:
+    project(here, 'ignore = ["XLA221"')
+    wrong = cli("train.py")
+    assert wrong.code == 2
+    assert "[tool.xla-migrate] cannot be read" in " ".join(wrong.err.split())
+
+
+def test_what_is_excluded_is_not_followed_into(cli: Cli, here: Path) -> None:
+    for name in ("train.py", "gen/c.py", "own.py"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text(SCRIPT)
+    (here / "train.py").write_text("import gen.c\nimport own\n" + SCRIPT)
+    project(here, 'exclude = ["gen/", "train.py"]')
+    report = json.loads(cli("train.py", "--follow", "--output-format", "json").text)
+    assert {one["path"] for one in report["files"]} == {"train.py", "own.py"}
+    shown = json.loads(cli("map", "train.py", "--follow", "--json").text)
+    assert "gen/c.py" not in json.dumps(shown)
+    assert "own.py" in json.dumps(shown)
+
+
+def test_the_library_counts_settings_where_it_is_given_them(here: Path) -> None:
+    project(here, 'target = "2.1"\nignore = ["XLA221"]\nexclude = ["gen/"]')
+    for name in ("train.py", "gen/c.py"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text(SCRIPT)
+    alone = migrate_source(SCRIPT, path="train.py")
+    assert alone.left_out == ()
+    settings = project_settings("train.py")
+    with_them = migrate_source(SCRIPT, path="train.py", settings=settings)
+    assert [one.change.code for one in with_them.left_out] == ["XLA221"]
+    assert "xm.xla_device()" in with_them.code
+    assert "xm.xla_device()" not in migrate_source(SCRIPT, settings=settings, target="2.9").code
+    assert migrate_source(SCRIPT, settings=settings, ignore=["XLA301"]).left_out == ()
+    assert set(migrate_project(".", settings=settings)) == {"train.py"}
+    assert set(migrate_project(".")) == {"gen/c.py", "train.py"}
+
+
+def test_settings_of_a_project_that_has_none_are_empty(here: Path) -> None:
+    (here / "pyproject.toml").write_text('[tool.black]\nline-length = "\n')
+    assert project_settings([here]) == ProjectSettings()
 
 
 def test_settings_are_looked_for_up_to_the_root_of_the_repository(cli: Cli, here: Path) -> None:

@@ -291,3 +291,88 @@ def test_without_the_extra_the_command_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "lsprotocol", None)
     assert main(["lsp"]) == 2
     assert "pip install 'xla-migrate[lsp]'" in capsys.readouterr().err
+
+
+CELLS = (
+    ("markdown", "# Prose about torch and cuda"),
+    ("python", "import torch\n%matplotlib inline\n"),
+    ("python", "é = '🐍'; model = torch.nn.Linear(4, 2).cuda()\ntorch.cuda.synchronize()"),
+    ("python", "print(torch.cuda.get_device_capability())"),
+)
+
+
+def test_findings_and_fixes_of_a_notebook_stand_in_its_cells(running: Editor, tmp_path: Path) -> None:
+    capabilities = running.start(tmp_path, None)
+    assert capabilities["notebookDocumentSync"]["notebookSelector"]
+    notebook = uri(tmp_path / "demo.ipynb")
+    found = running.open_notebook(notebook, CELLS)
+    prose, imports, model, asked = found
+    assert (found[prose], found[imports]) == ([], [])
+    cut = {one["code"]: running.cut(CELLS[2][1], one["range"]) for one in found[model]}
+    assert cut["XLA104"] == "torch.nn.Linear(4, 2).cuda()"
+    assert cut["XLA201"] == "torch.cuda.synchronize()"
+    (told,) = [one for one in found[asked] if one["severity"] != HINT]
+    assert "get_device_capability" in running.cut(CELLS[3][1], told["range"])
+    assert running.actions(imports, 0, 1, only=["quickfix"]) == []
+    fixes = running.actions(model, 0, 0, only=["quickfix"])
+    (edits,) = [fix["edit"]["documentChanges"] for fix in fixes if "XLA104" in fix["title"]]
+    texts = {address: text for address, (_, text) in zip(found, CELLS, strict=True)}
+    new = {one["textDocument"]["uri"]: one for one in edits}
+    assert set(new) == {imports, model}
+    assert new[model]["textDocument"]["version"] == 1
+    assert running.edited(texts[imports], new[imports]["edits"]) == (
+        "import torch\nimport torch_xla\n%matplotlib inline\n"
+    )
+    assert running.edited(texts[model], new[model]["edits"]) == (
+        "é = '🐍'; model = torch.nn.Linear(4, 2).to(torch_xla.device())\ntorch.cuda.synchronize()"
+    )
+    (whole,) = running.actions(model, 0, 0, only=["source"])
+    assert whole["title"] == "Migrate the whole notebook to PyTorch/XLA"
+
+
+def test_cells_are_followed_as_they_are_edited_moved_and_closed(running: Editor, tmp_path: Path) -> None:
+    running.start(tmp_path, None)
+    notebook = uri(tmp_path / "demo.ipynb")
+    prose, imports, model, asked = running.open_notebook(notebook, CELLS)
+    line = len("é = '🐍'; ".encode("utf-16-le")) // 2
+    change = {"range": {"start": {"line": 0, "character": line}, "end": {"line": 1, "character": 24}},
+              "text": "torch.cuda.empty_cache()"}  # fmt: skip
+    text = [{"document": {"uri": model, "version": 2}, "changes": [change]}]
+    running.change_notebook(notebook, 2, textContent=text)
+    (hint,) = running.diagnostics(model, 2)
+    assert hint["code"] == "XLA203"
+    assert running.cut("é = '🐍'; torch.cuda.empty_cache()", hint["range"]) == "; torch.cuda.empty_cache()"
+    fresh = running.cell(notebook, 9, "python", "torch.cuda.ipc_collect()")
+    array = {"start": 2, "deleteCount": 2, "cells": [{"kind": 2, "document": fresh["uri"]}]}
+    closed = [{"uri": model}, {"uri": asked}]
+    running.change_notebook(
+        notebook, 3, structure={"array": array, "didOpen": [fresh], "didClose": closed}
+    )
+    assert running.diagnostics(model, None) == []
+    assert [one["code"] for one in running.diagnostics(fresh["uri"], 1)] == ["XLA203"]
+    running.notify("notebookDocument/didClose", notebookDocument={"uri": notebook},
+                   cellTextDocuments=[{"uri": one} for one in (prose, imports, fresh["uri"])])  # fmt: skip
+    assert running.diagnostics(fresh["uri"], None) == []
+    assert running.actions(fresh["uri"], 0, 0) == []
+
+
+def test_a_notebook_and_the_modules_that_it_imports_are_one_program_in_the_editor(
+    running: Editor, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text("import torch\n\ndef make():\n    return torch.nn.Linear(4, 2).cuda()\n")
+    running.start(tmp_path, None)
+    cells = [("python", "import net, torch\nmodel = net.make()\ntorch.cuda.synchronize()")]
+    ((cell, _),) = running.open_notebook(uri(tmp_path / "demo.ipynb"), cells).items()
+    (_, program) = running.actions(cell, 0, 0, only=["source"])
+    assert program["title"] == "Migrate the whole program to PyTorch/XLA (2 files)"
+    written = [one["textDocument"]["uri"] for one in program["edit"]["documentChanges"]]
+    assert written == [cell, uri(tmp_path / "net.py")]
+
+
+def test_nothing_is_said_of_what_the_project_excludes(running: Editor, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.xla-migrate]\nexclude = ["gen/"]\n')
+    (tmp_path / "gen").mkdir()
+    running.start(tmp_path, None)
+    assert running.open(uri(tmp_path / "gen/train.py"), SCRIPT) == []
+    assert running.actions(uri(tmp_path / "gen/train.py"), 0, 3) == []
+    assert running.open(uri(tmp_path / "train.py"), SCRIPT) != []

@@ -425,3 +425,98 @@ def test_a_patch_is_one_of_the_file(here: Path, cli: Cli) -> None:
     text = notebook("import torch", "x = torch.ones(2).cuda()")
     (here / "demo.ipynb").write_text(text)
     assert '+    "x = torch.ones(2).to(torch_xla.device())"' in cli("--diff", "demo.ipynb").text.split("\n")
+
+
+# ---- comments that say what is to be left alone
+
+
+SEEDED = "model = nn.Linear(8, 1).cuda()\ntorch.cuda.manual_seed(1)"
+
+
+def left_out(*cells: object) -> list[str]:
+    return [one.change.code for one in migrated(*cells).left_out]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_comment_leaves_its_line_alone(listed: bool) -> None:
+    hidden = SEEDED.replace("seed(1)", "seed(1)  # xla-migrate: ignore[XLA221] seeded elsewhere")
+    result = migrated(IMPORTS, cell("Prose", "markdown"), cell(hidden, listed=listed))
+    assert [one.change.code for one in result.left_out] == ["XLA221"]
+    assert hidden.split("\n")[1] in sources(result.code)[2]
+    assert "to(torch_xla.device())" in sources(result.code)[2]
+    (finding,) = [f for f in result.findings if f.code == "XLA007"]
+    assert "ignored by the comment in cell 3:2 (seeded elsewhere)" in finding.message
+    assert "cell 3:2: XLA221" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("above", "codes"),
+    [
+        ("# xla-migrate: ignore[XLA104]\n", ["XLA104"]),
+        ("# xla-migrate: ignore-start[XLA2]\n", ["XLA221"]),
+        ("# xla-migrate: ignore-start\n# xla-migrate: ignore-end\n", []),
+        ("# xla-migrate: ignore-cell\n", ["XLA104", "XLA221"]),
+        ("# xla-migrate: ignore-cell[XLA221]\n", ["XLA221"]),
+        ("%%time\n# xla-migrate: ignore-cell[XLA221]\n", ["XLA221"]),
+        ("%matplotlib inline\n!ls \\\n  -l\n# xla-migrate: ignore[XLA104]\n", ["XLA104"]),
+    ],
+)
+def test_a_comment_may_speak_of_a_statement_a_range_or_the_cell(above: str, codes: list[str]) -> None:
+    assert left_out(IMPORTS, above + SEEDED) == codes
+    other = "torch.cuda.manual_seed_all(1)"
+    assert left_out(IMPORTS, above + SEEDED, other) == codes
+    assert left_out(IMPORTS, other, above + SEEDED) == codes
+
+
+def test_a_comment_may_speak_of_the_whole_notebook() -> None:
+    assert left_out("# xla-migrate: ignore-file[XLA221]\n" + IMPORTS, SEEDED, SEEDED) == ["XLA221"] * 2
+
+
+def test_a_comment_that_ends_a_cell_does_not_reach_the_next_one() -> None:
+    text = notebook(IMPORTS + "\n# xla-migrate: ignore[XLA104]", SEEDED)
+    result = migrate_source(text, path="demo.ipynb")
+    assert result.left_out == ()
+    (finding,) = [f for f in result.findings if f.code == "XLA008"]
+    assert finding.message == "this comment hides nothing"
+    assert text[finding.span.start :].startswith("# xla-migrate: ignore[XLA104]")
+
+
+def test_a_cell_for_something_else_is_hidden_by_a_comment_in_it() -> None:
+    written = "%%writefile train.py\nimport torch\nmodel.cuda()\n"
+    assert "XLA013" in codes(migrated(SEEDED, written))
+    hidden = migrated(SEEDED, written.replace("import", "# xla-migrate: ignore[XLA013]\nimport"))
+    assert "XLA013" not in codes(hidden)
+    assert "XLA008" not in codes(hidden)
+
+
+def test_a_script_has_no_cells() -> None:
+    script = f"{IMPORTS}\n# xla-migrate: ignore-cell\n# xla-migrate: ignore-line\n{SEEDED}\n"
+    result = migrate_source(script, path="train.py")
+    assert result.left_out == ()
+    told = [f.message for f in result.findings if f.code == "XLA008"]
+    assert told == ["only a notebook has cells", "there is no ignore-line"]
+
+
+def test_comments_are_added_to_cells_and_hide_what_was_found(here: Path, cli: Cli) -> None:
+    loop = LOOP.replace("loader", "DataLoader(data, batch_size=16)")
+    cells = (
+        cell("Prose: é", "markdown"),
+        IMPORTS,
+        f"{DEVICE}\n{MODEL}",
+        f"%matplotlib inline\n{loop}\n    lost = [loss.item() for loss in \\\n        [loss]]",
+        "%timeit model(torch.zeros(2, 8).cuda())\n!torchrun --nproc_per_node 2 train.py",
+    )
+    text = notebook(*cells)
+    (here / "demo.ipynb").write_text(text)
+    before = migrate_file("demo.ipynb")
+    found = {f.code for f in before.findings if not f.fixed and not f.code.startswith("XLA00")}
+    assert len(found) > 1
+    assert cli("demo.ipynb", "--add-ignore").code == 0
+    after = migrate_file("demo.ipynb")
+    assert [f.code for f in after.findings if not f.fixed and not f.code.startswith("XLA007")] == []
+    nbformat.validate(nbformat.reads(Path("demo.ipynb").read_text(), as_version=4))
+    new = sources(Path("demo.ipynb").read_text())
+    assert new[:2] == sources(text)[:2]
+    bare = ["\n".join(line.split("  # xla-migrate")[0] for line in one.split("\n")
+                      if not line.strip().startswith("# xla-migrate")) for one in new]  # fmt: skip
+    assert bare == sources(text)

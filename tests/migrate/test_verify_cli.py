@@ -20,11 +20,12 @@ from xla_migrate.cli.verify import _page
 from xla_migrate.cli.verify import compare as compare_command
 from xla_migrate.cli.verify import record as record_command
 from xla_migrate.cli.verify import verify as verify_command
-from xla_migrate.verify import Failure, Step, Trace, failures, judge
+from xla_migrate.verify import Failure, Step, Trace, failures, judge, verifying
 from xla_migrate.verify.failures import frames_of, unrecorded
 from xla_migrate.verify.processes import STACKS, UNWRITTEN
 from xla_migrate.verify.trace import Request, Sample
 from xla_migrate.verify.trace_file import STDERR, save
+from xla_migrate.verify.verifying import Options, Runs, migrated_files
 
 COMMANDS = ("verify", "record", "compare")
 
@@ -65,6 +66,7 @@ def test_the_help_of_each_command_costs_no_torch_and_no_numpy(command: str) -> N
         (["verify", "train.py", "--timeout", "0"], "--timeout"),
         (["verify", "train.py", "--rng", "mine"], "--rng"),
         (["verify", "train.py", "--target", "0.1"], "0.1"),
+        (["verify", "train.py", "--ignore", "XLA999"], "there is no rule 'XLA999'"),
         (["verify", "train.py", "--share", "missing"], "does not exist"),
         (["verify", "train.py", "--html", "missing/page.html"], "there is no folder 'missing'"),
         (["verify", "train.py", "--json", "missing/report.json"], "there is no folder 'missing'"),
@@ -83,6 +85,51 @@ def test_a_wrong_command_line_is_told_and_nothing_runs(
     assert (ran.code, ran.out) == (2, b"")
     assert message in ran.err
     assert "fault of the program" not in ran.err
+
+
+def asked(cli: Cli, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Options:
+    """The options that a command line stands for; nothing is run."""
+    seen: list[Options] = []
+
+    def run(script: str, argv: object, options: Options, **more: object) -> object:
+        seen.append(options)
+        return judge(trace("native"), trace("xla"))
+
+    monkeypatch.setattr(verifying, "verify", run)
+    cli("verify", *arguments)
+    return seen[0]
+
+
+def test_it_migrates_as_the_project_asks(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = 'target = "2.1"\nignore = ["XLA221"]\nexclude = ["gen/", "train.py"]\n'
+    script = "import torch, gen.c\nmodel = torch.nn.Linear(2, 1).cuda()\ntorch.cuda.manual_seed(1)\n"
+    plant(here, {"pyproject.toml": f"[tool.xla-migrate]\n{settings}", "train.py": script, "gen/c.py": script})
+    options = asked(cli, monkeypatch, "train.py")
+    runs = Runs(None, here / "train.py", [], options, lambda stage, steps: None)  # type: ignore[arg-type]
+    sources = [str(here / name) for name in ("train.py", "gen/c.py")]
+    assert [runs.is_migrated(path) for path in sources] == [True, False]
+    (result,) = migrated_files(sources[:1], options).values()
+    assert "xm.xla_device()" in result.code
+    assert [one.change.code for one in result.left_out] == ["XLA221"]
+
+
+def test_options_come_before_the_projects_settings(
+    cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = 'target = "2.5"\nignore = ["XLA221"]\ndistributed = false\n'
+    plant(here, {"pyproject.toml": f"[tool.xla-migrate]\n{settings}", "train.py": ""})
+    given = ("--target", "auto", "--ignore", "XLA301,XLA7", "--distributed")
+    options = asked(cli, monkeypatch, "train.py", *given)
+    assert (options.target, options.ignore, options.distributed) == ("auto", ("XLA301", "XLA7"), True)
+    assert options.replicated
+    assert not asked(cli, monkeypatch, "train.py").replicated
+
+
+def test_settings_without_meaning_are_told_before_anything_runs(cli: Cli, here: Path) -> None:
+    plant(here, {"pyproject.toml": "[tool.xla-migrate]\ntarget = '0.1'\n", "train.py": ""})
+    ran = cli("verify", "train.py")
+    assert (ran.code, ran.out) == (2, b"")
+    assert "unknown target '0.1'" in " ".join(ran.err.split())
 
 
 def test_too_large_a_project_is_told(cli: Cli, here: Path) -> None:

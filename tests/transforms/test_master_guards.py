@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers import check_noop, findings, migrate, run_only
 from replicated import launched, spawned
 
@@ -266,6 +267,22 @@ def test_a_closure_under_a_condition_of_each_replica_is_told() -> None:
     outcome = migrate(code, "loaders", "step_closures", "master_guards")
     (found,) = [f for f in outcome.findings if f.code == "XLA724"]
     assert found.message.partition(": ")[2] == "each replica decides by a number of its own"
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        ("    if rank == 0 and score < 1:", "        print(loss.item())"),
+        ("    if rank == 0:", "        if score < 1:", "            print(loss.item())"),
+    ],
+)
+def test_a_guard_that_goes_into_the_closure_whole_stays_the_masters(guard: tuple[str, ...]) -> None:
+    lines = (*VALIDATED[:2], "for x in data:", "    loss = model(x.cuda()).mean()", "    loss.backward()",
+             "    score = loss.item()", *guard)  # fmt: skip
+    text = migrate(spawned(*lines, before=NAMES), "loaders", "step_closures", "master_guards").code
+    inner = "".join(f"        {line}\n" for line in guard)
+    assert f"            score = score.item()\n{inner}" in text
+    assert "loss_value" not in text
 
 
 def test_what_only_the_master_has_tells_the_master() -> None:

@@ -237,8 +237,37 @@ def test_removing_and_replacing_in_one_line() -> None:
 
 def test_lines_at_the_statements_own_indentation() -> None:
     code = "if a:\n    # above\n    b()  # beside\nc()\n"
-    check(code, "if a:\n    # above\n    x()\n    b()  # beside\nc()\n", before("b()", "x()"))
+    check(code, "if a:\n    x()\n    # above\n    b()  # beside\nc()\n", before("b()", "x()"))
     check(code, "if a:\n    # above\n    b()  # beside\n    x()\n    y()\nc()\n", after("b()", "x()", "y()"))
+
+
+@pytest.mark.parametrize(
+    ("above", "new"),
+    [
+        ("a()\n# one\n# two\n", "a()\nx()\ny()\n# one\n# two\n"),
+        ("a()\n# another part\n\n", "a()\n# another part\n\nx()\ny()\n"),
+        ("if a:\n    a()\n    # inner\n", "if a:\n    a()\n    # inner\nx()\ny()\n"),
+        ("# of the file\n", "# of the file\nx()\ny()\n"),
+        ("a()\n# %% a cell\n# one\n", "a()\n# %% a cell\nx()\ny()\n# one\n"),
+        ("a()\n# fmt: on\n", "a()\n# fmt: on\nx()\ny()\n"),
+        ("a()  # beside\n", "a()  # beside\nx()\ny()\n"),
+        ("a()\r\n# one\r\n", "a()\r\nx()\r\ny()\r\n# one\r\n"),
+    ],
+)
+def test_what_goes_before_a_statement_goes_above_the_comments_about_it(above: str, new: str) -> None:
+    check(f"{above}b()\n", f"{new}b()\n", before("b()", "x()"), before("b()", "y()"))
+
+
+def test_behind_one_statement_and_above_the_comments_of_the_next() -> None:
+    check("a()\n# of b\nb()\n", "a()\nx()\ny()\n# of b\nb()\n", before("b()", "y()"), after("a()", "x()"))
+
+
+def test_what_goes_before_a_statement_stays_in_the_piece_that_holds_its_comments() -> None:
+    def moved(context: Context, change: Planned) -> None:
+        start, end = 4, len(context.index.source.text)
+        change.rewrite(start, end, lambda render: f"with c:\n{render((start, end))}")
+
+    check("a()\n# of b\nb()\n", "a()\nwith c:\nx()\n# of b\nb()\n", moved, before("b()", "x()"))
 
 
 def test_indented_lines_with_tabs_and_carriage_returns() -> None:

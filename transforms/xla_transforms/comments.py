@@ -17,6 +17,15 @@ LITERAL_OR_COMMENT = re.compile(
 _PRAGMA = re.compile(
     r"#\s*(?:noqa|nosec|type:|(?:xla-migrate|pylint|pyright|mypy|ruff|pragma|fmt|yapf|isort):)", re.IGNORECASE
 )
+# What ends or starts a part of a file: a cell, a region, the reach of a comment to a tool.
+_DIVISION = re.compile(
+    r"#\s*(?:%%|In\s?\[|(?:end)?region\b|(?:fmt|isort|yapf|xla-migrate):.*(?:on|end)\b)"
+)
+
+
+def divides(comment: str) -> bool:
+    """Whether a comment parts what stands above it from what stands below."""
+    return _DIVISION.match(comment) is not None
 
 
 def comments(text: str) -> list[tuple[int, str]]:

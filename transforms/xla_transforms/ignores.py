@@ -2,8 +2,8 @@
 
 ``ignore`` holds for the statement (of a compound one, the head) that it stands in or behind; alone on a line,
 for the next one.
-``ignore-start`` holds from its line to ``ignore-end`` (of the same rules), ``ignore-file`` for the file.
-Without rules in brackets all are meant.
+``ignore-start`` holds from its line to ``ignore-end`` (of the same rules), ``ignore-file`` for the file, and
+``ignore-cell`` for the cell of a notebook. Without rules in brackets all are meant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xla_transforms.comments import comments
 from xla_transforms.findings import Span
 
 _COMMENT = re.compile(
-    r"#\s*xla-migrate:\s*ignore(?P<kind>-file|-start|-end)?\b(?:\s*\[(?P<rules>[^\]]*)\])?\s*(?P<reason>.*)"
+    r"#\s*xla-migrate:\s*ignore\b(?P<kind>-\w+)?(?:\s*\[(?P<rules>[^\]]*)\])?\s*(?P<reason>.*)"
 )
 _BETWEEN = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _END = sys.maxsize
@@ -28,23 +28,21 @@ _END = sys.maxsize
 @dataclass
 class Ignore:
     """One comment. ``rules`` are the codes, names or beginnings of codes that it gives, none for all;
-    ``first`` and ``last`` are the lines that it holds for. ``used`` tells whether it hid something."""
+    it holds for what begins from the offset ``start`` on and before ``end``. ``used`` tells whether it hid
+    something."""
 
     span: Span
     kind: str
     rules: tuple[str, ...]
     reason: str
-    first: int
-    last: int
+    start: int
+    end: int
     used: bool = field(default=False, compare=False)
 
-    def covers(self, span: Span) -> bool:
-        """Whether it holds for a piece of the text: by where that begins."""
-        return self.first <= span.line <= self.last
-
-    def names(self, code: str, name: str) -> bool:
-        """Whether it means a rule."""
-        return not self.rules or any(is_named(code, name, one) for one in self.rules)
+    def hides(self, span: Span, code: str, name: str) -> bool:
+        """Whether it holds for what a rule says of a piece of the text."""
+        meant = not self.rules or any(is_named(code, name, one) for one in self.rules)
+        return meant and self.start <= span.start < self.end
 
 
 def is_named(code: str, name: str, selector: str) -> bool:
@@ -58,11 +56,26 @@ def ignores(text: str) -> list[Ignore]:
     if "xla-migrate:" not in text:
         return []
     lines = logical_lines(text)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     found: list[Ignore] = []
     for offset, comment in comments(text):
         match = _COMMENT.search(comment)
         if match is not None:
-            found += _ignore(found, match, _span(text, offset + match.start(), match.group()), lines)
+            span = _span(text, offset + match.start(), match.group())
+            first, last = next((pair for pair in lines if pair[1] >= span.line), (span.line, span.line))
+            reach = starts[first - 1], [*starts, _END][last]
+            found += _ignore(found, match, span, reach)
+    return found
+
+
+def loose_ignores(text: str) -> list[Ignore]:
+    """The comments of a cell that is no Python, on lines of their own; each holds for all of it."""
+    found: list[Ignore] = []
+    for match in _COMMENT.finditer(text):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if not before.strip():
+            span = _span(text, match.start(), match.group())
+            found.append(Ignore(span, "cell", _named(match), match["reason"].strip(), 0, _END))
     return found
 
 
@@ -83,22 +96,25 @@ def logical_lines(text: str) -> list[tuple[int, int]]:
 
 
 def _ignore(
-    found: list[Ignore], match: re.Match[str], span: Span, lines: list[tuple[int, int]]
+    found: list[Ignore], match: re.Match[str], span: Span, reach: tuple[int, int]
 ) -> Iterator[Ignore]:
-    kind = (match["kind"] or "").lstrip("-")
-    rules = tuple(part.strip() for part in (match["rules"] or "").split(",") if part.strip())
-    first, last = next((pair for pair in lines if pair[1] >= span.line), (span.line, span.line))
+    """What a comment says; ``reach`` is the line or the statement that it stands at."""
+    kind, rules = (match["kind"] or "").lstrip("-"), _named(match)
+    opened = [one for one in found if one.kind == "start" and one.rules == rules and one.end == _END]
+    if kind == "end" and opened:
+        opened[-1].end = span.end
+        return
     if kind == "file":
-        first, last = 1, _END
+        reach = 0, _END
     elif kind == "start":
-        first, last = span.line, _END
-    elif kind == "end":
-        opened = [one for one in found if one.kind == "start" and one.rules == rules and one.last == _END]
-        if opened:
-            opened[-1].last = span.line
-            return
-        first, last = _END, _END  # of nothing
-    yield Ignore(span, kind, rules, match["reason"].strip(), first, last)
+        reach = span.start - span.column + 1, _END
+    elif kind:
+        reach = _END, _END  # of nothing here
+    yield Ignore(span, kind, rules, match["reason"].strip(), *reach)
+
+
+def _named(match: re.Match[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (match["rules"] or "").split(",") if part.strip())
 
 
 def _span(text: str, offset: int, comment: str) -> Span:

@@ -24,13 +24,17 @@ Render = Callable[[Piece], str]
 Part = cst.CSTNode | str
 
 
+ABOVE = 1
+"""The rank of what goes before a statement, and above the comments that speak of it."""
+
+
 @dataclass(frozen=True)
 class Site:
     """A place of the text and how its new text is made.
 
     ``rank`` and ``order`` sort insertions at one offset: what goes behind a statement comes first, the
-    deepest block's lines foremost, then what goes before the next one. ``lines`` says that the place is of
-    whole statements: what goes behind the last one belongs to it.
+    deepest block's lines foremost, then what goes before the next one (``ABOVE``). ``lines`` says that the
+    place is of whole statements: what goes behind the last one belongs to it.
     """
 
     start: int
@@ -179,9 +183,9 @@ class Planned:
         return self._site(start, source.lines_end(last), write)
 
     def before(self, statement: cst.CSTNode, *lines: str) -> Planned:
-        """Insert lines above a statement, at its indentation (below its own comments)."""
+        """Insert lines above a statement, at its indentation, and above the comments that speak of it."""
         start = self.plan.index.source.line_start(self.plan.offsets(statement)[0])
-        return self._insert(start, self.plan.indentation(statement), lines, rank=1)
+        return self._insert(start, self.plan.indentation(statement), lines, rank=ABOVE)
 
     def after(self, statement: cst.CSTNode, *lines: str) -> Planned:
         """Insert lines below a statement, at its indentation."""

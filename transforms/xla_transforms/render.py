@@ -11,7 +11,7 @@ import libcst as cst
 from xla_transforms.comments import lost
 from xla_transforms.edits import apply
 from xla_transforms.findings import Edit
-from xla_transforms.plan import Conflict, Piece, Render, Site, line_extent
+from xla_transforms.plan import ABOVE, Conflict, Piece, Render, Site, line_extent
 from xla_transforms.scopes import ModuleIndex
 
 _LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
@@ -54,8 +54,12 @@ class Renderer:
             inner = sites[number + 1 : behind]
             if site.start < position or any(s.end > site.end for s in inner):
                 raise Conflict(f"overlapping changes at offset {site.start}")
-            found.append(Edit(site.start, site.end, self._write(site, inner)))
-            position, number = site.end, behind
+            first, last = site.start, site.end
+            if first == last and site.rank == ABOVE:
+                above = self.source.above_comments(first)
+                first = last = above if above >= position else first
+            found.append(Edit(first, last, self._write(site, inner)))
+            position, number = last, behind
         return found
 
     def _write(self, site: Site, inner: list[Site]) -> str:

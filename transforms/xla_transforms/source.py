@@ -17,7 +17,7 @@ from functools import cached_property
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-from xla_transforms.comments import comments
+from xla_transforms.comments import comments, divides
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Span
 from xla_transforms.old_python import advice
@@ -162,6 +162,22 @@ class Source:
         while start and not self.text[self.line_start(start - 1) : start].strip():
             start = self.line_start(start - 1)
         return start
+
+    def above_comments(self, offset: int) -> int:
+        """Where the comments begin that stand right above a line, at its indentation; not those that head the
+        file."""
+        start = place = self.line_start(offset)
+        indent = self._indentation(start)
+        while place and self._indentation(above := self.line_start(place - 1)) == indent:
+            line = self.text[above:place].strip()
+            if not line.startswith("#") or divides(line):
+                return place
+            place = above
+        return place or start
+
+    def _indentation(self, start: int) -> str:
+        line = self.text[start : self.line_end(start)]
+        return line[: len(line) - len(line.lstrip())]
 
     def line_end(self, offset: int) -> int:
         """Offset just behind the newline that ends the line of ``offset``."""

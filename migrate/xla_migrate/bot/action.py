@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from xla_migrate.bot import comment, escape, report
+from xla_migrate import escape
+from xla_migrate.bot import comment, report
 from xla_migrate.bot.access import GitHubToken
 from xla_migrate.bot.backoff import Backoff
 from xla_migrate.bot.events import Job, of_github

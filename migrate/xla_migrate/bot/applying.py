@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 
-from xla_migrate.bot import escape
+from xla_migrate import escape
 from xla_migrate.bot.forge import Forge, PullRequest, Rejected
 from xla_migrate.bot.publish import insist
 from xla_migrate.bot.report import Report

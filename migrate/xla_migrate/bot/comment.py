@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
-from xla_migrate.bot import escape
+from xla_migrate import escape
 from xla_migrate.bot.forge import Annotation, Check
 from xla_migrate.bot.report import File, Finding, Report, write
 from xla_migrate.bot.review import Part, covered

@@ -18,6 +18,7 @@ from pathlib import Path
 from xla_migrate.api import Result, migrate_project
 from xla_migrate.bot import blocks, report, settings
 from xla_migrate.bot.report import File, Group, Report
+from xla_migrate.project import ProjectSettings, project_settings
 from xla_transforms.findings import Change, Finding
 from xla_transforms.targets import DEFAULT
 
@@ -32,34 +33,35 @@ def examine(tree: Path, head: str, base: str, *, contents: bool = False) -> Repo
     holds each migrated file.
     """
     try:
-        wanted = settings.read(_read(tree / "pyproject.toml"))
-    except settings.BadSettings as error:
-        return Report(head, base, DEFAULT, "xla-migrate .", 0, problems=(str(error),))
-    command, paths = _command(wanted), [str(tree / path) for path in wanted.paths if _is_inside(tree, path)]
+        wanted, of_all = _settings(tree)
+    except ValueError as error:
+        said = str(error).replace(f"{tree}{os.sep}", "")
+        return Report(head, base, DEFAULT, "xla-migrate .", 0, problems=(said,))
+    target = wanted.target or of_all.target or DEFAULT
+    command = _command(wanted, target)
+    paths = [str(tree / path) for path in wanted.paths if _is_inside(tree, path)]
     if len(paths) < len(wanted.paths):
         missing = "[tool.xla-migrate.bot] paths: not all of them exist"
-        return Report(head, base, wanted.target, command, 0, problems=(missing,))
-    results = migrate_project(paths, target=wanted.target, distributed=wanted.distributed)
+        return Report(head, base, target, command, 0, problems=(missing,))
+    results = migrate_project(paths, target=target, distributed=wanted.distributed, settings=of_all)
     files = (_file(os.path.relpath(path, tree), result, contents) for path, result in sorted(results.items()))
     told = tuple(file for file in files if file.diff or file.findings)
-    return Report(head, base, wanted.target, command, len(results), told)
+    return Report(head, base, target, command, len(results), told)
 
 
-def _read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+def _settings(tree: Path) -> tuple[settings.Settings, ProjectSettings]:
+    """What the tree's ``pyproject.toml`` says to the bot, and to every migration. Raises ``ValueError``."""
+    path = tree / "pyproject.toml"
+    wanted = settings.read(path.read_bytes() if path.is_file() else None)
+    return wanted, project_settings([str(tree)])
 
 
 def _is_inside(tree: Path, path: str) -> bool:
     return (path == "." or report.is_within(path.rstrip("/"))) and (tree / path).exists()
 
 
-def _command(wanted: settings.Settings) -> str:
-    spread = (
-        []
-        if wanted.distributed == "auto"
-        else ["--distributed" if wanted.distributed else "--no-distributed"]
-    )
-    return shlex.join(["xla-migrate", *wanted.paths, "--target", wanted.target, *spread])
+def _command(wanted: settings.Settings, target: str) -> str:
+    return shlex.join(["xla-migrate", *wanted.paths, "--target", target, *wanted.spread])
 
 
 def _file(path: str, result: Result, contents: bool) -> File:

@@ -92,9 +92,10 @@ def _verified(
     workspace: Workspace, folder: Path, source: Source, conditions: Conditions, found: Report
 ) -> Report:
     try:
-        wanted = settings.read(workspace.read(source.base, "pyproject.toml")).verify
+        asked = settings.read(workspace.read(source.base, "pyproject.toml"))
     except settings.BadSettings:
         return found  # told by the migration
+    wanted = asked.verify
     if wanted is None or not found.changed:
         return found
     reason = _refusal(wanted, conditions)
@@ -102,7 +103,7 @@ def _verified(
         return replace(found, problems=(*found.problems, reason))
     tree = folder / "to-run"
     workspace.lay_out(source.head, source.base, tree, everything=True)
-    return replace(found, verdict=_verdict(wanted, folder, tree, conditions, found.target))
+    return replace(found, verdict=_verdict(asked, folder, tree, conditions, found.target))
 
 
 def _refusal(wanted: settings.Verification, conditions: Conditions) -> str:
@@ -115,10 +116,13 @@ def _refusal(wanted: settings.Verification, conditions: Conditions) -> str:
 
 
 def _verdict(
-    wanted: settings.Verification, folder: Path, tree: Path, conditions: Conditions, target: str
+    asked: settings.Settings, folder: Path, tree: Path, conditions: Conditions, target: str
 ) -> Verdict:
+    wanted = asked.verify
+    assert wanted is not None
     out = folder / "verdict.json"
     options = ["--steps", str(wanted.steps), "--timeout", str(wanted.timeout), "--target", target]
+    options += asked.spread
     told = ["xla-migrate", "verify", wanted.script, *options, "--", *wanted.arguments]
     command = [
         *(conditions.sandbox or ()),

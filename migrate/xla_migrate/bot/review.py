@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xla_migrate.bot import escape
+from xla_migrate import escape
 from xla_migrate.bot.forge import Ranges, Suggestion
 from xla_migrate.bot.report import Block, File, Group, Report
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal, cast
 
-from xla_migrate.config import table
+from xla_migrate.config import parsed, table
 from xla_migrate.releases import AUTO
 from xla_transforms.targets import DEFAULT, target
 
@@ -35,16 +35,23 @@ class Verification:
 
 @dataclass(frozen=True)
 class Settings:
-    """``paths`` are migrated (relative to the repository's root); ``suggestions`` is the most that are made
+    """``paths`` are migrated (relative to the repository's root); ``target`` and ``distributed`` are ``None``
+    where ``[tool.xla-migrate]`` counts, as it does for all else; ``suggestions`` is the most that are made
     for one head; ``apply`` says what becomes of ``/xla-migrate apply``, ``fail_on`` what fails the check."""
 
     paths: tuple[str, ...] = (".",)
-    target: str = DEFAULT
-    distributed: bool | Literal["auto"] = "auto"
+    target: str | None = None
+    distributed: bool | Literal["auto"] | None = None
     suggestions: int = MOST_SUGGESTIONS
     apply: Apply = "pull-request"
     fail_on: FailOn = "never"
     verify: Verification | None = None
+
+    @property
+    def spread(self) -> list[str]:
+        """The option of a command line that says the same as ``distributed``."""
+        said = {True: ["--distributed"], False: ["--no-distributed"]}
+        return said[self.distributed] if isinstance(self.distributed, bool) else []
 
 
 def read(pyproject: bytes | None) -> Settings:
@@ -55,11 +62,7 @@ def read(pyproject: bytes | None) -> Settings:
     if pyproject is None:
         return Settings()
     try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[import-not-found,no-redef]
-    try:
-        tables = tomllib.loads(pyproject.decode())
+        tables = parsed(pyproject)
     except ValueError as error:
         raise BadSettings(f"pyproject.toml cannot be read: {error}") from error
     given = table(table(table(tables, "tool"), "xla-migrate"), "bot")

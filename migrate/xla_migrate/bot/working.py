@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from xla_migrate.bot import applying, children, comment, escape
+from xla_migrate import escape
+from xla_migrate.bot import applying, children, comment
 from xla_migrate.bot.events import Job
 from xla_migrate.bot.forge import Denied, Forge, Later, PullRequest, Rejected, Unavailable
 from xla_migrate.bot.job import CannotExamine, Conditions, Source, look

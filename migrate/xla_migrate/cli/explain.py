@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from textwrap import fill
 
 import click
@@ -51,8 +52,13 @@ def _seen(paths: tuple[str, ...]) -> Seen | None:
     if not paths:
         return None
     from xla_migrate.api import migrate_project
+    from xla_migrate.project import project_settings
 
-    results = migrate_project(paths, unsafe_fixes=True)
+    try:  # what a project hides from the reports may be the cause
+        settings = replace(project_settings(paths), select=(), ignore=(), per_file_ignores=())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    results = migrate_project(paths, settings=settings, unsafe_fixes=True)
     for result in results.values():
         if result.failed:
             reason = result.findings[0].message if result.findings else "it could not be read"

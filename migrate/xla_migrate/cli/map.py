@@ -10,6 +10,7 @@ from xla_migrate.cli.selection import Selection, selection_options
 from xla_migrate.cli.session import coloured
 from xla_migrate.commands import installed_commands
 from xla_migrate.documents import gather, map_documents
+from xla_migrate.project import BadSettings, project_settings
 from xla_migrate.reports.summary import failures
 from xla_migrate.reports.terminal import Printer
 
@@ -27,8 +28,13 @@ def show(paths: tuple[str, ...], module: str | None, follow: bool, as_json: bool
     is told with the reason. Nothing is run and nothing written. The exit status is 0, or 2 where a file could
     not be read.
     """
-    named = Selection(paths, module, follow).paths
-    documents = gather(named)
+    selection = Selection(paths, module, follow)
+    try:
+        excluded = project_settings(selection.entries).excluded
+    except BadSettings as error:
+        raise click.UsageError(str(error)) from error
+    named = selection.paths(excluded)
+    documents = gather(named, excluded)
     project = map_documents(documents, installed_commands(named))
     failed = [line for document in documents for line in failures(document)]
     if as_json:

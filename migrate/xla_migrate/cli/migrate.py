@@ -12,10 +12,10 @@ import click
 
 from xla_migrate.choosing import Policy
 from xla_migrate.cli import offers
-from xla_migrate.cli.selection import Selection, selection_options
+from xla_migrate.cli.selection import Selection, selection_options, several
 from xla_migrate.cli.session import Mode, Options, run
 from xla_migrate.cli.usage import HELP
-from xla_migrate.project import BadSettings, Project, known, matcher, project
+from xla_migrate.project import BadSettings, ProjectSettings, matcher, project_settings
 from xla_migrate.releases import AUTO
 from xla_migrate.reports import FOR_PEOPLE, FORMATS
 from xla_transforms.targets import DEFAULT, target
@@ -54,7 +54,6 @@ class _Command(click.Command):
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @click.version_option(package_name="xla-migrate", message="xla-migrate %(version)s")
 def migrate(**given: Any) -> None:
-    given["paths"] = Selection(given["paths"], given["module"], given["follow"]).paths
     try:
         options = _options(given)
     except BadSettings as error:
@@ -65,12 +64,16 @@ def migrate(**given: Any) -> None:
 
 def _options(given: dict[str, Any]) -> Options:
     """The command line and, where it says nothing, the settings of the project. Raises ``BadSettings``."""
-    paths = given["paths"]
-    settings = project([given["stdin_filename"] or os.curdir] if paths == ("-",) else paths)
+    selection = Selection(given["paths"], given["module"], given["follow"])
+    from_stdin = selection.entries == ("-",)
+    settings = project_settings(
+        [given["stdin_filename"] or os.curdir] if from_stdin else selection.entries
+    )
+    excluded = _excluded(given["exclude"], settings)
     distributed = settings.distributed if given["distributed"] is None else given["distributed"]
     return Options(
-        paths=paths,
-        mode=_mode(given),
+        paths=selection.paths(excluded),
+        mode=_mode(given, from_stdin),
         output=given["output"],
         stdin_filename=given["stdin_filename"],
         target=given["target"] or settings.target or DEFAULT,
@@ -80,13 +83,10 @@ def _options(given: dict[str, Any]) -> Options:
         output_format=given["output_format"],
         quiet=given["quiet"],
         color=given["color"],
-        policy=Policy(
-            select=_rules(given["select"]) or settings.select,
-            ignore=_rules(given["ignore"]) or settings.ignore,
-            per_file=settings.per_file(),
-            unsafe=given["unsafe_fixes"],
+        policy=Policy.of(
+            settings, several(given["select"]), several(given["ignore"]), given["unsafe_fixes"]
         ),
-        excluded=_excluded(given["exclude"], settings),
+        excluded=excluded,
         interactive=given["interactive"],
         max_changes=given["max_changes"],
         jobs=given["jobs"] or 0,
@@ -95,19 +95,13 @@ def _options(given: dict[str, Any]) -> Options:
     )
 
 
-def _rules(given: Sequence[str]) -> tuple[str, ...]:
-    return known([one.strip() for text in given for one in text.split(",") if one.strip()])
-
-
-def _excluded(given: Sequence[str], settings: Project) -> Callable[[str], bool] | None:
+def _excluded(given: Sequence[str], settings: ProjectSettings) -> Callable[[str], bool] | None:
     """Whether a file below a folder is left out: by the option, or by the settings."""
-    patterns = [one.strip() for text in given for one in text.split(",") if one.strip()]
-    if patterns:
-        return matcher(os.curdir, patterns)
-    return matcher(settings.folder, settings.exclude) if settings.exclude else None
+    patterns = several(given)
+    return matcher(os.curdir, patterns) if patterns else settings.excluded
 
 
-def _mode(given: dict[str, Any]) -> Mode:
+def _mode(given: dict[str, Any], from_stdin: bool) -> Mode:
     chosen = given["inplace"] + bool(given["output"]) + (given["check"] or given["diff"])
     if chosen + given["add_ignore"] > 1:
         message = "--inplace, --output, --add-ignore and --check or --diff exclude one another"
@@ -122,7 +116,7 @@ def _mode(given: dict[str, Any]) -> Mode:
         return Mode.CHECK
     if given["output"]:
         return Mode.STDOUT if given["output"] == "-" else Mode.OUTPUT
-    return Mode.STDOUT if given["paths"] == ("-",) else Mode.PREVIEW
+    return Mode.STDOUT if from_stdin else Mode.PREVIEW
 
 
 _ASKED = (Mode.INPLACE, Mode.DIFF, Mode.OUTPUT)

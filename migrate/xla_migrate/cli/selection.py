@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,11 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("paths", nargs=-1)(module(follow(command)))
 
 
+def several(given: Sequence[str]) -> tuple[str, ...]:
+    """What an option that may be given several times names, each time one or more behind commas."""
+    return tuple(one.strip() for text in given for one in text.split(",") if one.strip())
+
+
 @dataclass(frozen=True)
 class Selection:
     """What was named on a command line. Raises ``click.UsageError`` where it stands for no files."""
@@ -26,20 +32,26 @@ class Selection:
     follow: bool
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths to look at; with ``follow`` or a module every file that is imported."""
-        from xla_migrate.following import follow, module_file
+    def entries(self) -> tuple[str, ...]:
+        """What was named, the file of the module among it."""
+        from xla_migrate.following import module_file
 
-        entries = list(self.named)
-        if self.module is not None:
-            found = module_file(self.module)
-            if found is None:
-                raise click.UsageError(f"no module {self.module!r} in the current folder")
-            entries.append(found)
+        found = () if self.module is None else (module_file(self.module),)
+        if None in found:
+            raise click.UsageError(f"no module {self.module!r} in the current folder")
+        entries = (*self.named, *(one for one in found if one is not None))
         if not entries:
             raise click.UsageError("missing argument 'PATHS...'")
+        return entries
+
+    def paths(self, excluded: Callable[[str], bool] | None) -> tuple[str, ...]:
+        """The paths to look at; with ``follow`` or a module all that is imported and not ``excluded``."""
+        from xla_migrate.following import follow
+
+        entries = self.entries
         if not self.follow and self.module is None:
-            return self.named
+            return entries
         if "-" in entries:
             raise click.UsageError("--follow needs a file, not standard input")
-        return tuple(follow(entries))
+        named = {os.path.normpath(entry) for entry in entries}
+        return tuple(p for p in follow(entries) if p in named or excluded is None or not excluded(p))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from xla_migrate.cli import offers
+from xla_migrate.cli.selection import several
 from xla_migrate.reports import terminal
 from xla_transforms.targets import DEFAULT, target
 
@@ -70,14 +71,18 @@ RUN_OPTIONS = (
 )  # fmt: skip
 
 MIGRATION_OPTIONS = (
-    click.option("--target", "release", default=DEFAULT, metavar="RELEASE", shell_complete=offers.targets,
-                 help=f"The torch_xla release to migrate to.  [default: {DEFAULT}]"),
+    click.option("--target", "release", metavar="RELEASE", shell_complete=offers.targets,
+                 help=f"The torch_xla release to migrate to, or auto.  [default: {DEFAULT}]"),
     click.option("--syncfree", type=click.Choice(["amp", "always", "never"]), default="amp",
                  help="Use syncfree optimizers.  [default: amp]"),
     click.option("--distributed/--no-distributed", default=None,
                  help="Migrate to replicas.  [default: as the script, or with --replicas]"),
     click.option("--unsafe-fixes", is_flag=True,
                  help="Make the changes, too, that may alter what the script does."),
+    click.option("--select", multiple=True, metavar="RULES", shell_complete=offers.rules,
+                 help="Make only changes of these rules.  [default: all]"),
+    click.option("--ignore", multiple=True, metavar="RULES", shell_complete=offers.rules,
+                 help="Make no changes of these rules."),
 )  # fmt: skip
 
 REPORT_OPTIONS = (
@@ -125,13 +130,14 @@ def verify(**given: Any) -> None:
     """Run SCRIPT natively and migrated, and compare what it trained.
 
     ARGUMENTS behind a -- are those of the script. It runs in scratch copies of its project and of the
-    current directory; your files are not touched.
+    current directory; your files are not touched. Where no option says how to migrate, [tool.xla-migrate] of
+    the project's pyproject.toml does.
 
     Exit status: 0 the same training, 1 another one, 2 not comparable, or a wrong command line.
     """
     from xla_migrate.reports.progress import Progress as Bars
 
-    _known_target(given["release"])
+    given = {**given, **_migration(given)}
     with _told(), Bars() as bars:
         from xla_migrate.verify.verifying import verify as run
 
@@ -193,11 +199,19 @@ def compare(**given: Any) -> None:
     _finish(verdict, given)
 
 
-def _known_target(name: str) -> None:
+def _migration(given: dict[str, Any]) -> dict[str, Any]:
+    """How to migrate, checked before anything runs: what the options say, and the project's settings."""
+    from xla_migrate.project import known, project_settings
+    from xla_migrate.releases import AUTO
+
     try:
-        target(name)
+        settings = project_settings([given["script"]])
+        release = given["release"] or settings.target or DEFAULT
+        target(DEFAULT if release == AUTO else release)
+        rules = {name: known(several(given[name])) for name in ("select", "ignore")}
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    return {**rules, "settings": settings}
 
 
 def _options(given: dict[str, Any]) -> Options:
@@ -213,12 +227,16 @@ def _options(given: dict[str, Any]) -> Options:
         keep=given["keep"],
         native_python=given["native_python"],
         xla_python=given["xla_python"],
-        target=given.get("release", DEFAULT),
-        syncfree=given.get("syncfree", "amp"),
-        distributed="auto" if given.get("distributed") is None else given["distributed"],
-        unsafe_fixes=given.get("unsafe_fixes", False),
         replicas=given.get("replicas", 1),
+        **_of_migration(given),
     )
+
+
+def _of_migration(given: dict[str, Any]) -> dict[str, Any]:
+    """The options that a command has only where it migrates."""
+    names = ("syncfree", "distributed", "unsafe_fixes", "select", "ignore", "settings")
+    found = {name: given[name] for name in names if name in given}
+    return {**found, "target": given.get("release")}
 
 
 def _onto(bars: Any, total: int | None) -> Progress:

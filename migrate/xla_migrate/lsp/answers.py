@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from lsprotocol import types
 
 from xla_migrate.documents import Document
-from xla_migrate.lsp.positions import Positions
+from xla_migrate.lsp.sheets import Sheets
+from xla_migrate.notebooks import is_notebook
 from xla_migrate.reports.run import level
-from xla_transforms.findings import Change, Edit, Finding, Safety, Severity, Span
+from xla_transforms.findings import Change, Finding, Safety, Severity, Span
 from xla_transforms.outcome import Outcome
 
 SOURCE = "xla-migrate"
@@ -26,13 +26,13 @@ _LEVELS = {
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of one document, and the positions in the text that it was made for.
+    """The outcome of one document, and the texts of the editor that it was made for.
 
     ``page`` gives the address of a rule's page by code, or ``None``.
     """
 
     document: Document
-    encoding: str
+    sheets: Sheets
     page: Callable[[str], str | None]
 
     @property
@@ -40,31 +40,32 @@ class Answer:
         assert self.document.outcome is not None
         return self.document.outcome
 
-    @cached_property
-    def positions(self) -> Positions:
-        return Positions(self.outcome.source, self.encoding)
-
-    def diagnostics(self) -> list[types.Diagnostic]:
-        """The findings, and a hint at the first place of each change."""
-        return [*map(self._finding, self.document.findings), *map(self.hint, self.outcome.changes)]
+    def diagnostics(self) -> dict[str, list[types.Diagnostic]]:
+        """The findings, and a hint at the first place of each change, by the address of their text."""
+        found: dict[str, list[types.Diagnostic]] = {address: [] for address in self.sheets.addresses}
+        for finding in self.document.findings:
+            found[self.sheets.place(finding.span)[0]].append(self._finding(finding))
+        for change in self.outcome.changes:
+            found[self.sheets.place(change.spans[0])[0]].append(self.hint(change))
+        return found
 
     def hint(self, change: Change) -> types.Diagnostic:
         """What a code action is offered for."""
         return self._diagnostic(change.spans[0], change.code, change.message, types.DiagnosticSeverity.Hint)
 
-    def changes_in(self, wanted: types.Range) -> Iterator[Change]:
-        """The changes with a place on the lines of a range."""
+    def changes_in(self, address: str, wanted: types.Range) -> Iterator[Change]:
+        """The changes with a place on the lines of a range of a text."""
         for change in self.outcome.changes:
-            for span in change.spans:
-                place = self.positions.range(span.start, span.end)
-                if place.start.line <= wanted.end.line and wanted.start.line <= place.end.line:
+            for where, place in map(self.sheets.place, change.spans):
+                inside = place.start.line <= wanted.end.line and wanted.start.line <= place.end.line
+                if where == address and inside:
                     yield change
                     break
 
-    def fixes(self, wanted: types.Range) -> Iterator[Offer]:
+    def fixes(self, address: str, wanted: types.Range) -> Iterator[Offer]:
         """A quick fix for each change of a range, with all that it needs; those of equal effect once."""
         seen = set()
-        for change in self.changes_in(wanted):
+        for change in self.changes_in(address, wanted):
             narrow = self.outcome.narrow([change.id])
             made = tuple(one.id for one in narrow.changes)
             if not narrow.edits or made in seen:
@@ -78,11 +79,7 @@ class Answer:
                 diagnostics=[self.hint(change)],
                 is_preferred=change.safety is Safety.SAFE,
             )
-            yield Offer(action, [(self, narrow.edits)])
-
-    def text_edits(self, edits: Sequence[Edit]) -> list[types.TextEdit]:
-        """Edits of the document's text."""
-        return [types.TextEdit(self.positions.range(e.start, e.end), e.text) for e in edits]
+            yield Offer(action, [(self, narrow)])
 
     def _finding(self, finding: Finding) -> types.Diagnostic:
         text = f"{finding.message}\n{finding.advice}" if finding.advice else finding.message
@@ -93,7 +90,7 @@ class Answer:
     ) -> types.Diagnostic:
         address = self.page(code)
         return types.Diagnostic(
-            range=self._range(span),
+            range=self.sheets.place(span)[1],
             message=text,
             severity=severity,
             code=code,
@@ -101,31 +98,28 @@ class Answer:
             source=SOURCE,
         )
 
-    def _range(self, span: Span) -> types.Range:
-        if span.end > span.start:
-            return self.positions.range(span.start, span.end)
-        place = types.Position(span.line - 1, 0)  # of a text that is not Python only the line is sure
-        return types.Range(place, place)
-
 
 @dataclass(frozen=True)
 class Offer:
-    """A code action, and the edits of documents that it makes."""
+    """A code action, and the outcomes that it puts into the documents."""
 
     action: types.CodeAction
-    edits: Sequence[tuple[Answer, Sequence[Edit]]]
+    outcomes: Sequence[tuple[Answer, Outcome]]
 
 
-def offers(answers: Sequence[Answer], wanted: types.Range, only: Sequence[str] | None) -> list[Offer]:
-    """What is offered for a range of the first document: fixes, and the migration of the whole.
+def offers(
+    answers: Sequence[Answer], address: str, wanted: types.Range, only: Sequence[str] | None
+) -> list[Offer]:
+    """What is offered for a range of a text of the first document: fixes, and the migration of the whole.
 
     ``answers`` are those of all files of its program. ``only`` names kinds of actions, with all below them.
     """
-    fixes = answers[0].fixes(wanted) if _asked(types.CodeActionKind.QuickFix, only) else ()
-    changed = [(answer, answer.outcome.edits) for answer in answers if answer.outcome.edits]
+    fixes = answers[0].fixes(address, wanted) if _asked(types.CodeActionKind.QuickFix, only) else ()
+    changed = [(answer, answer.outcome) for answer in answers if answer.outcome.edits]
     found = list(fixes)
     if answers[0].outcome.edits and _asked(MIGRATE_FILE, only):
-        title = "Migrate the whole file to PyTorch/XLA"
+        kind = "notebook" if is_notebook(answers[0].document.path) else "file"
+        title = f"Migrate the whole {kind} to PyTorch/XLA"
         found.append(Offer(types.CodeAction(title, kind=MIGRATE_FILE), changed[:1]))
     if len(changed) > 1 and _asked(MIGRATE_PROGRAM, only):
         title = f"Migrate the whole program to PyTorch/XLA ({len(changed)} files)"

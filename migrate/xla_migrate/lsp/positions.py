@@ -33,6 +33,17 @@ class Positions:
         """The range between two offsets, the end excluded."""
         return types.Range(self.position(start), self.position(end))
 
+    def offset(self, position: types.Position) -> int:
+        """The offset of a position; the end of its line for a position behind it."""
+        line = min(position.line, len(self._starts) - 1)
+        start, end = self._starts[line], self._ends[line]
+        left = position.character
+        for offset in range(start, end):
+            if left <= 0:
+                return offset
+            left -= self._units(self._text[offset])
+        return end
+
     def _units(self, text: str) -> int:
         if text.isascii() or self._encoding == types.PositionEncodingKind.Utf32:
             return len(text)

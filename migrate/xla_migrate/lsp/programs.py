@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,10 +13,12 @@ from xla_migrate.discovery import discover, repository_root
 from xla_migrate.documents import Document, migrate
 from xla_migrate.files import Content, FileProblem, read
 from xla_migrate.notebooks import is_notebook
-from xla_migrate.project import project
+from xla_migrate.notebooks.programs import Program
+from xla_migrate.project import project_settings
 from xla_migrate.releases import resolve
 from xla_transforms.dividing import divide
 from xla_transforms.encoding import declared
+from xla_transforms.outcome import Outcome
 from xla_transforms.settings import Settings
 from xla_transforms.targets import DEFAULT
 
@@ -43,14 +45,13 @@ class Programs:
         """
         if again or path not in self._related:
             self._related[path] = _related(path, texts, folders)
-        contents = (_content(name, texts) for name in self._related[path])
-        documents = [Document(content.path, content) for content in contents if content is not None]
         named = [path] if os.path.isabs(path) else []
-        chosen = project(named)
+        chosen = project_settings(named)
+        documents = _documents(path, self._related[path], texts, chosen.excluded)
         target = resolve(self.target or chosen.target or DEFAULT, named).target
         distributed = "auto" if chosen.distributed is None else chosen.distributed
         migrate(documents, Settings(target, black=black_settings(named), distributed=distributed))
-        policy = Policy(chosen.select, chosen.ignore, per_file=chosen.per_file())
+        policy = Policy.of(chosen)
         choose(documents, policy)
         tell(documents, policy)
         return documents
@@ -60,9 +61,21 @@ class Programs:
         self._related.pop(path, None)
 
 
+def _documents(
+    path: str, related: Iterable[str], texts: Texts, excluded: Callable[[str], bool] | None
+) -> list[Document]:
+    """The files of a program that the project does not exclude; of an excluded document nothing is said."""
+    if excluded is not None and excluded(path):
+        data = _encoded(path, texts[path])
+        return [Document(path, Content(path, data, 0o644), Outcome(path, data, texts[path], texts[path]))]
+    contents = (_content(name, texts) for name in related if excluded is None or not excluded(name))
+    return [Document(content.path, content) for content in contents if content is not None]
+
+
 def _related(path: str, texts: Texts, folders: Collection[str]) -> list[str]:
     files = {name: content.data for name in _around(path, folders) if (content := _content(name, texts))}
-    files[path] = _encoded(texts[path])
+    data = _encoded(path, texts[path])
+    files[path] = Program(data).text.encode("utf-8", "replace") if is_notebook(path) else data
     parts, _ = divide(files)
     return next((part for part in parts if path in part), [path])
 
@@ -83,13 +96,13 @@ def _around(path: str, folders: Collection[str]) -> list[str]:
 
 def _content(path: str, texts: Texts) -> Content | None:
     if path in texts:
-        return Content(path, _encoded(texts[path]), 0o644)
+        return Content(path, _encoded(path, texts[path]), 0o644)
     try:
         return read(path)
     except FileProblem:
         return None
 
 
-def _encoded(text: str) -> bytes:
+def _encoded(path: str, text: str) -> bytes:
     """The bytes that the editor would save; what does not fit the encoding keeps its place as a ``?``."""
-    return text.encode(declared(text), "replace")
+    return text.encode("utf-8" if is_notebook(path) else declared(text), "replace")

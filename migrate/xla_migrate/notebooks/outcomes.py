@@ -127,7 +127,7 @@ class Notebook:
     def _span(self, span: Span) -> Span:
         start = self.program.place(span.start if span.end > span.start else self._offset(span))
         end = max(start, self.program.place(span.end - 1) + 1) if span.end > span.start else start
-        return _span(self.program.json, start, end)
+        return json_span(self.program.json, start, end)
 
     def _offset(self, span: Span) -> int:
         """Where an empty span is: of a failure only line and column are known."""
@@ -152,10 +152,11 @@ def _formatted(before: str, after: str, black: BlackSettings | None) -> str:
 
 
 def _finding(text: str, rule: Rule, offset: int, message: str, advice: str = "") -> Finding:
-    return Finding(rule.code, rule.name, rule.severity, message, _span(text, offset, offset), advice)
+    return Finding(rule.code, rule.name, rule.severity, message, json_span(text, offset, offset), advice)
 
 
-def _span(text: str, start: int, end: int) -> Span:
+def json_span(text: str, start: int, end: int) -> Span:
+    """What stands in a text from one offset to another."""
     places = []
     for offset in (start, end):
         places += [text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)]

@@ -61,7 +61,7 @@ class Program:
         self._mark = _absent("cell", whole)
         self._magic = _absent("_magic", whole)
         # Two lines of our own: a cell's first lines declare no encoding.
-        self._head = f"# {self._mark}{self.newline}"
+        self._head = f"# %% {self._mark}{self.newline}"
         self.text = self._head
         if language in ("python", "python3", "python2", "ipython", "sage"):
             for cell, source in zip(self.cells, sources, strict=True):
@@ -79,7 +79,7 @@ class Program:
                 position, reason = problem
                 self.unread.append(Unread(cell, masked.place(position), reason, broken=True))
                 return
-            self.text += f"# {self._mark} {cell.number}{self.newline}"
+            self.text += f"# %% {self._mark} {cell.number}{self.newline}"
             closed = "" if not masked.text or masked.text.endswith(("\n", "\r")) else self.newline
             self.regions.append(Region(cell, masked, len(self.text), closed))
             self.text += masked.text + closed
@@ -94,7 +94,7 @@ class Program:
 
     def sources(self, text: str) -> Iterator[tuple[Cell, str]]:
         """The cells of migrated text that differ, each with its new source. Raises ``Scattered``."""
-        parts = re.split(rf"^# {self._mark} (\d+)\r?\n", text, flags=re.MULTILINE)
+        parts = re.split(rf"^# %% {self._mark} (\d+)\r?\n", text, flags=re.MULTILINE)
         numbers = [str(region.cell.number) for region in self.regions]
         if parts[0] != self._head or parts[1::2] != numbers:
             raise Scattered("the result is not the cells in their order")

@@ -1,17 +1,17 @@
 """Markdown that fits into a comment on a pull request, whatever the files are called and contain.
 
 What comes from the files stands in code, where nothing is a mention, a reference, a link or HTML; texts of
-the tool, which may quote the files, are escaped. Sources: CommonMark 0.31 (backslash escapes, code spans,
-fences); GitHub's documentation (a body has at most 65,536 characters).
+the tool, which may quote the files, are escaped. Source: GitHub's documentation (a body has at most 65,536
+characters).
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from xla_migrate.escape import code, fenced, inline, path
 from xla_migrate.reports import summary
 from xla_migrate.reports.run import Run
 from xla_migrate.reports.terminal import count, shown
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 LIMIT = 65_000
 """Characters of a report; a little is left for what a program may add to it."""
+_LONGEST = 2_000  # characters of one text
 
-_MARKUP = re.compile(r"[\\`*_\[\]<>#|~&$]|^(?:[-+=]|\d+(?=[.)]))")
-_LINKED = re.compile(r"(@|#|://|\bwww(?=\.)|(?<=\bGH)-)")
-_BREAK = "\N{ZERO WIDTH SPACE}"
 # From all of it to the counts alone: how many findings are told, lines around a change, characters of diffs.
 _LADDER: tuple[tuple[int | None, int, int], ...] = (
     (None, 3, LIMIT), (None, 1, LIMIT), (None, 1, 30_000), (200, 1, 10_000), (50, 1, 0), (0, 1, 0),
@@ -38,36 +36,13 @@ def report(run: Run) -> str:
         text = "\n".join(_parts(run, findings, context, room))
         if len(text.encode("utf-16-le", "surrogatepass")) // 2 <= LIMIT:
             return text
-    return f"### xla-migrate\n\n{escaped(summary.sentence(run))}\n"
-
-
-def escaped(text: str) -> str:
-    """A text that reads as it is: no markup, no mention, no reference, no link."""
-    plain = re.sub(r"\s+", " ", shown(text.replace("\n", " ").replace("\r", " ")))
-    return _MARKUP.sub(_backslash, _LINKED.sub(rf"\1{_BREAK}", plain))
-
-
-def _backslash(match: re.Match[str]) -> str:
-    found = match.group()
-    return f"{found}\\" if found.isdigit() else f"\\{found}"
-
-
-def code(text: str) -> str:
-    """A code span that holds any text of one line."""
-    plain = shown(text.replace("\r", " ").replace("\n", " "))
-    fence = "`" * (_longest_run(plain) + 1)
-    pad = " " if plain.startswith(("`", " ")) or plain.endswith(("`", " ")) or not plain.strip() else ""
-    return f"{fence}{pad}{plain}{pad}{fence}"
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)
+    return f"### xla-migrate\n\n{inline(summary.sentence(run), _LONGEST)}\n"
 
 
 def _parts(run: Run, findings: int | None, context: int, room: int) -> Iterator[str]:
-    yield f"### xla-migrate\n\n{escaped(summary.sentence(run))}\n"
+    yield f"### xla-migrate\n\n{inline(summary.sentence(run), _LONGEST)}\n"
     if run.target.reason:
-        yield f"Target {code(run.target.target)}: {escaped(run.target.reason)}\n"
+        yield f"Target {code(run.target.target)}: {inline(run.target.reason)}\n"
     yield from _verified(run.verified)
     yield from _rules(run)
     yield from _findings(run, findings)
@@ -76,7 +51,8 @@ def _parts(run: Run, findings: int | None, context: int, room: int) -> Iterator[
 
 def _verified(found: Mapping[str, Any] | None) -> Iterator[str]:
     if found is not None:
-        yield f"**verify: {escaped(str(found['outcome']))}.** {escaped(str(found.get('headline', '')))}\n"
+        headline = inline(str(found.get("headline", "")), _LONGEST)
+        yield f"**verify: {inline(str(found['outcome']))}.** {headline}\n"
 
 
 def _rules(run: Run) -> Iterator[str]:
@@ -106,9 +82,9 @@ def _findings(run: Run, limit: int | None) -> Iterator[str]:
 
 def _finding(run: Run, document: Document, finding: Finding) -> str:
     place = run.place(document, finding.span)
-    head = f"- **{finding.severity.label}** {finding.code} {code(f'{run.path(document)}:{place.line}')}"
-    advice = f"  \n  {escaped(finding.advice)}" if finding.advice else ""
-    return f"{head} {escaped(finding.message)}{' (done)' if finding.fixed else ''}{advice}"
+    head = f"- **{finding.severity.label}** {finding.code} {path(f'{run.path(document)}:{place.line}')}"
+    advice = f"  \n  {inline(finding.advice, _LONGEST)}" if finding.advice else ""
+    return f"{head} {inline(finding.message, _LONGEST)}{' (done)' if finding.fixed else ''}{advice}"
 
 
 def _diffs(run: Run, context: int, room: int) -> Iterator[str]:
@@ -132,6 +108,5 @@ def _diffs(run: Run, context: int, room: int) -> Iterator[str]:
 def _folded(diffs: Sequence[str]) -> str:
     lines = "".join(diffs).replace("\r\n", "\n").split("\n")[:-1]
     text = "".join(f"{shown(line)}\n" for line in lines)
-    fence = "`" * max(3, _longest_run(text) + 1)
     head = f"<details><summary>Diff of {count(len(diffs), 'file')}</summary>"
-    return f"{head}\n\n{fence}diff\n{text}{fence}\n\n</details>\n"
+    return f"{head}\n\n{fenced(text, 'diff')}\n\n</details>\n"

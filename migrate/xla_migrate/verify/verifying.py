@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from xla_migrate.api import Result, migrate_project
+from xla_migrate.project import ProjectSettings
 from xla_migrate.verify.compare import floor_of
 from xla_migrate.verify.judge import judge, judge_replicas, lowest_dtype, may_be_chaos
 from xla_migrate.verify.overlay import LIMIT, CannotCopy, Overlay, Scratch
@@ -23,7 +24,6 @@ from xla_migrate.verify.samples import as_one_process
 from xla_migrate.verify.trace import Failure, Trace
 from xla_migrate.verify.verdict import Outcome, Verdict
 from xla_transforms.settings import Distributed
-from xla_transforms.targets import DEFAULT as DEFAULT_TARGET
 
 TIMEOUT = 1800.0
 LAST_DIGIT = {"float32": 2.4e-7, "bfloat16": 2e-3}
@@ -49,8 +49,9 @@ class Options:
     ``share`` are directories or files that the copies link instead of holding them; ``copy_limit`` is the
     size in bytes of what is copied; ``keep`` leaves the copies there. ``native_python`` and ``xla_python``
     are the interpreters, this one by default. ``replicas`` is the number of replicas, a process each.
-    ``target``, ``syncfree``, ``distributed`` and ``unsafe_fixes`` are those of the migration; a script of
-    one process that is run as several replicas is migrated to be them.
+    ``target``, ``syncfree``, ``distributed``, ``unsafe_fixes``, ``select`` and ``ignore`` are those of the
+    migration; where they say nothing ``settings`` count, those of the script's project. A script of one
+    process that is run as several replicas is migrated to be them.
     """
 
     steps: int | None = None
@@ -63,14 +64,23 @@ class Options:
     native_python: str = ""
     xla_python: str = ""
     replicas: int = 1
-    target: str = DEFAULT_TARGET
+    target: str | None = None
     syncfree: Literal["amp", "always", "never"] = "amp"
-    distributed: Distributed = "auto"
+    distributed: Distributed | None = None
     unsafe_fixes: bool = False
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    settings: ProjectSettings = field(default_factory=ProjectSettings)
 
     @property
     def pythons(self) -> dict[str, str]:
         return {"native": self.native_python, "xla": self.xla_python}
+
+    @property
+    def replicated(self) -> bool:
+        """Whether a script of one process becomes replicas where it is run as several."""
+        asked = self.settings.distributed if self.distributed is None else self.distributed
+        return asked is not False
 
 
 def verify(
@@ -147,8 +157,14 @@ class Runs:
     def _migration(self, native: Trace) -> tuple[dict[str, Result], dict[Path, bytes]]:
         """The files that the native run consisted of, migrated; and what is to be written of them."""
         self.progress("migration", 0)
-        results = migrated_files(native.sources, self.options)
+        named = [path for path in native.sources if self.is_migrated(path)]
+        results = migrated_files(named, self.options)
         return results, {Path(path): result.data for path, result in results.items() if result.changed}
+
+    def is_migrated(self, path: str) -> bool:
+        """Whether the project's migration may touch a file: the script, and what is not excluded."""
+        excluded = self.options.settings.excluded
+        return excluded is None or Path(path) == self.script or not excluded(path)
 
     def _replicated(self) -> Verdict:
         """The migrated script as replicas against the native one as ranks or, where that is for one
@@ -156,7 +172,7 @@ class Runs:
         native = self.run_all("native", "native")
         if not nothing_to_compare(telling(native)) and not any(trace.collectives for trace in native):
             native = [self.run("native", "folded", fold=self.options.replicas)]
-            self.options = replace(self.options, distributed=self.options.distributed in ("auto", True))
+            self.options = replace(self.options, distributed=self.options.replicated)
         if nothing_to_compare(telling(native)):
             return self._told(judge(telling(native), Trace("xla", "values")), {})
         results, files = self._migration(native[0])
@@ -245,7 +261,8 @@ def migrated_files(paths: Sequence[str], options: Options) -> dict[str, Result]:
         return {}
     return migrate_project(
         files, target=options.target, syncfree=options.syncfree, distributed=options.distributed,
-        unsafe_fixes=options.unsafe_fixes,
+        unsafe_fixes=options.unsafe_fixes, select=options.select, ignore=options.ignore,
+        settings=options.settings,
     )  # fmt: skip
 
 

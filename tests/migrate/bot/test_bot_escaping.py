@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from xla_migrate.bot import escape
+from xla_migrate import escape
 
 
 @pytest.mark.parametrize(

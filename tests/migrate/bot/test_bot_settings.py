@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from xla_migrate.bot.examine import examine
 from xla_migrate.bot.settings import BadSettings, Settings, Verification, read
 
 HEAD = "[tool.xla-migrate.bot]\n"
@@ -46,3 +49,27 @@ def test_a_mistake_is_told_with_its_key(line: str, told: str) -> None:
     with pytest.raises(BadSettings) as error:
         read((HEAD + line + "\n").encode())
     assert told in str(error.value)
+
+
+SCRIPT = "import torch\nmodel = torch.nn.Linear(2, 1).cuda()\ntorch.cuda.manual_seed(1)\n"
+
+
+def test_the_settings_of_every_migration_count_here_too(tmp_path: Path) -> None:
+    general = '[tool.xla-migrate]\ntarget = "2.1"\nignore = ["XLA221"]\nexclude = ["gen/"]\n'
+    (tmp_path / "gen").mkdir()
+    for name in ("train.py", "gen/c.py"):
+        (tmp_path / name).write_text(SCRIPT)
+    (tmp_path / "pyproject.toml").write_text(general)
+    found = examine(tmp_path, "0" * 40, "1" * 40)
+    assert (found.target, found.command) == ("2.1", "xla-migrate . --target 2.1")
+    assert [file.path for file in found.files] == ["train.py"]
+    assert "XLA221" not in {change.code for change in found.files[0].changes}
+    (tmp_path / "pyproject.toml").write_text(general + HEAD + 'target = "2.9"\ndistributed = false\n')
+    found = examine(tmp_path, "0" * 40, "1" * 40)
+    assert (found.target, found.command) == ("2.9", "xla-migrate . --target 2.9 --no-distributed")
+
+
+def test_a_mistake_in_the_settings_of_every_migration_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.xla-migrate]\nignroe = []\n")
+    problem = "pyproject.toml: [tool.xla-migrate] knows no key 'ignroe'; did you mean 'ignore'?"
+    assert examine(tmp_path, "0" * 40, "1" * 40).problems == (problem,)

@@ -37,6 +37,9 @@ MOVE_LEFT = Rule(
 )
 RULES = (MOVE, NUMBER, MOVE_LEFT)
 
+_MOVED = ("torch.nn.", "torch.Tensor.")
+"""Classes whose objects move."""
+
 
 def run(context: Context) -> None:
     if not context.uses_cuda:
@@ -61,9 +64,9 @@ def _left(context: Context, node: cst.Attribute) -> None:
     if called and isinstance(call, cst.Call) and not (has_star(call) and is_move(context.roles, call)):
         return
     path = context.roles.path(node)
-    ours = not path or path.startswith(("torch.nn.", "builtins."))
+    ours = not path or path.startswith((*_MOVED, "builtins."))
     looked_into = isinstance(call, cst.Attribute) or Kind.ARGUMENTS in context.roles.kinds(node.value)
-    known = context.roles.kinds(node.value) & {Kind.MODEL, Kind.TENSOR} or path.startswith("torch.nn.")
+    known = context.roles.kinds(node.value) & {Kind.MODEL, Kind.TENSOR} or path.startswith(_MOVED)
     if (called or (ours and known and not looked_into)) and context.plan.free(node):
         context.plan.report(
             MOVE_LEFT, node, "this move to the CUDA device stays", "write .to(device) instead"

@@ -87,9 +87,14 @@ def run(context: Context) -> None:
             message = "the other replicas do not reach the save in it: it is evaluated by some of them alone"
             context.plan.report(GUARDED, choice, message, _SAVE_ADVICE)
     for guard, master in context.replicas.alone.of_module(context.index):
-        if guard not in opened:
+        if guard not in opened and not _in_closure(context, guards, guard):
             with context.plan.together(guard):
                 hoists.above(guards, guards.region(guard, master))
+
+
+def _in_closure(context: Context, guards: Guards, guard: cst.If) -> bool:
+    """Whether a guard goes into a step closure whole: what it lets through runs behind the barrier."""
+    return any(context.index.within(guard, line) for line in guards.lines)
 
 
 def _open(context: Context, guards: Guards, hoists: _Hoisting) -> set[cst.CSTNode]:

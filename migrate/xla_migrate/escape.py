@@ -1,6 +1,7 @@
-"""Text of strangers in the places where a forge would obey it.
+"""Texts in Markdown that read as they are; those of strangers where a forge would obey them.
 
-Sources: GitHub Flavored Markdown (backslash escapes, raw HTML, autolinks), and GitLab's references.
+Sources: CommonMark 0.31 (backslash escapes, fences); GitHub Flavored Markdown (raw HTML, autolinks);
+GitLab's references.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import unicodedata
 
 _JOINER = "&#8288;"  # an invisible word joiner: behind it a mention or a reference is none
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$^=:/])")
+_COMMONMARK = re.compile(r"[\\`*_\[\]<>#|~&$]|^(?:[-+=]|\d+(?=[.)]))")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
 
 
@@ -25,6 +27,16 @@ def _shown(char: str) -> str:
     return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co") else char
 
 
+def markup(text: str) -> str:
+    """Our own text for a page: no markup comes of it."""
+    return _COMMONMARK.sub(_backslash, visible(text, len(text)))
+
+
+def _backslash(match: re.Match[str]) -> str:
+    found = match.group()
+    return f"{found}\\" if found.isdigit() else f"\\{found}"
+
+
 def inline(text: str, limit: int = 500) -> str:
     """Text as it stands, in Markdown: no markup, HTML, mention, reference or link comes of it."""
     escaped = _MARKUP.sub(r"\\\1", "".join(_HTML.get(char, char) for char in visible(text, limit)))
@@ -35,6 +47,7 @@ def _unlinked(text: str) -> str:
     # People, issues, merge requests, labels, milestones, epics.
     for sign in ("@", "\\#", "\\!", "\\~", "%", "&amp;"):
         text = text.replace(sign, sign + _JOINER)
+    text = text.replace("\\:\\/\\/", f"\\:{_JOINER}\\/\\/")
     return re.sub(r"\b(www|GH|gh)(?=\\[.-])", rf"\1{_JOINER}", text)
 
 
