@@ -19,7 +19,7 @@ from xla_transforms.passes import PASSES
 ROOT = Path(__file__).parents[1]
 LIMITS = (40, 500)  # lines of a function and of a file
 TEST_LIMITS = (80, 1000)  # with the scripts that tests are about
-CODE_ROOTS = ("migrate", "transforms", "tests", "scripts")
+CODE_ROOTS = ("migrate", "transforms", "tests", "scripts", "recipes")
 SKIPPED = {".git", ".venv", "build", "dist"}
 
 FOREIGN = re.compile(

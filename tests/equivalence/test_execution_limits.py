@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from xla_migrate.verify import Failure, Limits, Sample, Step, Trace, check_executions, iterations_of
+from xla_migrate.verify.trace import Evaluation, HostRead
 
 
 def native(batches=8, steps=8, optimizers=1):
@@ -31,10 +32,56 @@ def test_one_execution_an_iteration_and_a_few_more(executions):
     assert check_executions(native(), counted(executions), Limits()) == []
 
 
-@pytest.mark.parametrize("executions", [0, 7, 12, 16])
+@pytest.mark.parametrize("executions", [1, 7, 12, 16])
 def test_too_few_or_too_many_executions(executions):
     (problem,) = check_executions(native(), counted(executions), Limits())
     assert problem.startswith(f"{executions} executions for 8 iterations")
+
+
+def test_nothing_on_the_device_is_no_missing_barrier():
+    (problem,) = check_executions(native(), counted(0), Limits())
+    assert problem.startswith("nothing was executed on the XLA device")
+
+
+def without_a_loader(optimizers=1):
+    found = native(batches=0, optimizers=optimizers)
+    found.losses = [1.0] * 16
+    found.evaluations = [Evaluation("Net", 8, 1.0, 4)] * 5
+    return found
+
+
+def test_rounds_of_accumulation_and_evaluation_are_executions_of_their_own():
+    assert check_executions(without_a_loader(), counted(8 + 16 + 5 + 3), Limits()) == []
+    (problem,) = check_executions(without_a_loader(), counted(8 + 16 + 5 + 4), Limits())
+    assert problem.startswith("33 executions for 8 iterations with 21 rounds of backward or evaluation")
+
+
+def test_the_losses_of_two_optimizers_are_no_accumulation():
+    assert check_executions(without_a_loader(optimizers=2), counted(8 + 5 + 3), Limits()) == []
+    assert check_executions(without_a_loader(optimizers=2), counted(8 + 5 + 4), Limits()) != []
+
+
+def test_rounds_are_batches_where_a_loader_yields_them():
+    found = without_a_loader()
+    found.batches = 21
+    assert check_executions(found, counted(24), Limits()) == []
+    assert check_executions(found, counted(25), Limits()) != []
+
+
+def reading(executions, steps):
+    return [HostRead("train.py:9", "float", executions, executions, steps)]
+
+
+def test_a_picture_that_is_shown_once_is_no_cost_of_a_step():
+    assert check_executions(native(), counted(14, reads=reading(3, steps=1)), Limits()) == []
+    (problem,) = check_executions(native(), counted(15, reads=reading(3, steps=1)), Limits())
+    assert problem.endswith("an iteration has more than one barrier")
+
+
+@pytest.mark.parametrize("reads", [reading(8, steps=8), reading(8, steps=1)], ids=["in each step", "many in one"])
+def test_reads_of_each_iteration_are_named(reads):
+    (problem,) = check_executions(native(), counted(16, reads=reads), Limits())
+    assert "train.py:9 reads a value from the device (float)" in problem
 
 
 def test_the_number_of_iterations_and_the_slack_can_be_stated():

@@ -33,6 +33,17 @@ def iterations_of(native: Trace) -> int:
     return native.batches or max(steps.values(), default=0)
 
 
+def rounds_of(native: Trace) -> int:
+    """The rounds of a native run without a DataLoader that may each be an execution besides those of the
+    iterations: the backward passes, where gradients are accumulated, and evaluations. Of a loader's batches
+    each is an iteration already."""
+    if native.batches:
+        return 0
+    optimizers = {step.optimizer for step in native.steps}
+    accumulates = len(optimizers) == 1 and len(native.losses) > len(native.steps)
+    return len(native.evaluations) + (len(native.losses) if accumulates else 0)
+
+
 def performance_of(native: Trace, counted: Trace, limits: Limits) -> Performance:
     """What a ``count`` run cost, and what is wrong with it."""
     steps = [sample for sample in counted.samples if sample.event == "step"]
@@ -54,30 +65,43 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
     """What is wrong with the counts of a ``count`` run, in words; empty where nothing is.
 
     Executions must number at least the iterations (fewer: a barrier is missing) and at most the
-    iterations and the slack (more: something reads a value in the loop, or an iteration has two
-    barriers). From the first optimizer step of the second half to the last, compilations must not
-    grow.
+    iterations, the rounds within them, what is read once and the slack (more: something reads a value in
+    the loop, or an iteration has two barriers). From the first optimizer step of the second half to the last, compilations
+    must not grow.
     """
     if counted.failure is not None:
         return [f"the run failed: {counted.failure}"]
-    iterations = iterations_of(native) if limits.iterations is None else limits.iterations
-    executions = counted.samples[-1].executions if counted.samples else 0
-    problems = []
-    if executions < iterations - counted.stopped:  # ended at a step, before its barrier
-        problems.append(
-            f"{executions} executions for {iterations} iterations: the barrier of an iteration is missing,"
-            " and its graph grows into that of the next"
-        )
-    elif executions > iterations + limits.execution_slack:
-        problems.append(
-            f"{executions} executions for {iterations} iterations (at most {limits.execution_slack} more are"
-            f" allowed): {_culprit(counted, executions - iterations)}"
-        )
+    problems = list(_executions(native, counted, limits))
     late = compilations_in_second_half(counted)
     if late > limits.compile_slack:
         noun = "compilation" if late == 1 else "compilations"
         problems.append(f"{late} {noun} in the second half of the steps ({limits.compile_slack} allowed)")
     return problems
+
+
+def _executions(native: Trace, counted: Trace, limits: Limits) -> Iterator[str]:
+    iterations = iterations_of(native) if limits.iterations is None else limits.iterations
+    rounds = rounds_of(native) if limits.iterations is None else 0
+    executions = counted.samples[-1].executions if counted.samples else 0
+    once = sum(read.executions for read in counted.reads if _is_once(read, limits))
+    if iterations and not executions:
+        yield "nothing was executed on the XLA device: do the arguments of the script choose the CPU?"
+    elif executions < iterations - counted.stopped:  # ended at a step, before its barrier
+        yield (
+            f"{executions} executions for {iterations} iterations: the barrier of an iteration is missing,"
+            " and its graph grows into that of the next"
+        )
+    elif executions > iterations + rounds + once + limits.execution_slack:
+        within = f" with {rounds} rounds of backward or evaluation in them" if rounds else ""
+        yield (
+            f"{executions} executions for {iterations} iterations{within} (at most {limits.execution_slack}"
+            f" more are allowed): {_culprit(counted, executions - iterations - rounds - once)}"
+        )
+
+
+def _is_once(read: HostRead, limits: Limits) -> bool:
+    """Whether a line reads in one step alone, as one that shows a first picture: that is no cost of a step."""
+    return read.steps == 1 and read.executions <= limits.execution_slack
 
 
 def _culprit(counted: Trace, excess: int) -> str:
