@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 
 # What gives back what it is given, or a wrapper that stands for it.
-_AS_ITS_ARGUMENT = frozenset({"copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL})
+_AS_ITS_ARGUMENT = frozenset(
+    {
+        "copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL,
+        "horovod.torch.DistributedOptimizer",
+        "apex.contrib.optimizers.FP16_Optimizer", "apex.fp16_utils.FP16_Optimizer",
+    }
+)  # fmt: skip
 
 # What names the device in use, be it as a device or by its number.
 _CURRENT_DEVICE = frozenset(
@@ -91,7 +97,15 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return fact(Kind.DEVICE, "cuda")
     if path == "torch.utils.data.random_split":
         return fact(Kind.DATASET, path)
+    if kind is Kind.UNKNOWN and _makes_optimizer(roles, node):
+        return fact(Kind.OPTIMIZER, path, node)
     return fact(kind, detail, node)
+
+
+def _makes_optimizer(roles: Roles, node: cst.Call) -> bool:
+    """Whether something from outside is given parameters and a learning rate, which makes an optimizer."""
+    params = value_of(node, "params", 0)
+    return argument(node, "lr") is not None and roles.is_a(params, Kind.PARAMETERS)
 
 
 def initialized(node: cst.Call) -> list[cst.BaseExpression]:
@@ -182,6 +196,8 @@ def _tensor_method(roles: Roles, node: cst.Call, item: Fact, name: str) -> Facts
         target = value_of(node, "device", 0)
         if target is not None and {Kind.DEVICE, Kind.STRING, Kind.NUMBER} & roles.kinds(target):
             return fact(Kind.TENSOR, _placed(roles, target))
+        if target is not None and roles.is_a(target, Kind.DTYPE):
+            return frozenset({item})
         if target is not None and not roles.path(target).startswith("torch."):
             return fact(Kind.TENSOR, "device" if item.detail != "host" else "")
         return frozenset({item})
