@@ -330,6 +330,14 @@ def test_a_function_that_an_expression_gives_is_handed_arguments(called: str) ->
     assert kinds(code, "m") == {"model"}
 
 
+@pytest.mark.parametrize("made", ["found = Ours\nfound(Net())", "{'a': Ours}[name](Net())", "find()(Net())"])
+def test_a_class_that_an_expression_gives_is_handed_arguments(made: str) -> None:
+    code = "class Base:\n    def __init__(self, m):\n        print(m)\nclass Ours(Base):\n    pass\n"
+    code += "class Other(Base):\n    def __init__(self, x):\n        print(x)\ndef find():\n    return Ours\n"
+    assert kinds(code + made, "m") == {"model"}
+    assert kinds(code + made.replace("Ours", "Other"), "m") == ({"model"} if "find" in made else set())
+
+
 def test_an_entry_that_is_another_function_hands_nothing_over() -> None:
     code = "def boxes(m):\n    print(m)\ndef masks(x):\n    return x\nways = {'a': masks}\nways['a'](Net())"
     assert kinds(code + "\nelsewhere(boxes)", "m") == set()

@@ -250,25 +250,38 @@ def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int
 def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
     name = function.name.value
     owner = roles.index(function).class_of(function)
-    direct = isinstance(owner, cst.ClassDef)
-    names = [name]
-    if name == "__init__" and owner is not None:
-        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner)), "cls"]
     if name == "__call__" and owner is not None:
-        family = [owner, *classes.subclasses(roles, owner)]
-        users = [c for c in family if classes.find_method(roles, c, name) is function]
+        users = _users(roles, owner, function)
         return [(call, 1) for c in users for call in handing.instance_calls(roles, c)]
+    if name == "__init__" and owner is not None:
+        return _constructing(roles, owner, function)
     found: list[tuple[cst.Call, int]] = []
-    every = ((n, c) for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ()))
-    for candidate_name, candidate in every:
-        for item in roles.facts(candidate.func):
-            made = name == "__init__" and item.kind is Kind.CLASS
-            hit = item.node is function or (made and (candidate_name != "cls" or item.node is owner))
-            if hit:
-                bound = item.detail == "bound" or (direct and name == "__init__")
-                found.append((candidate, 1 if bound else 0))
-                break
+    for candidate in roles.program.calls.get(name, ()):
+        item = next((f for f in roles.facts(candidate.func) if f.node is function), None)
+        if item is not None:
+            found.append((candidate, 1 if item.detail == "bound" else 0))
     return found or handing.indirect_calls(roles, function)
+
+
+def _users(roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef) -> list[cst.ClassDef]:
+    """The class of a method and the subclasses that have it from there."""
+    family = [owner, *classes.subclasses(roles, owner)]
+    return [c for c in family if classes.find_method(roles, c, function.name.value) is function]
+
+
+def _constructing(
+    roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef
+) -> list[tuple[cst.Call, int]]:
+    """The calls that run a constructor: those of its class and of subclasses, by name or by value."""
+    users = _users(roles, owner, function)
+    found = {call: 1 for c in users for call in handing.class_calls(roles, c)}
+    names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner)), "cls"]
+    for name in dict.fromkeys(names):
+        for call in roles.program.calls.get(name, ()):
+            made = (f for f in roles.facts(call.func) if f.kind is Kind.CLASS)
+            if any(name != "cls" or item.node is owner for item in made):
+                found[call] = 1
+    return list(found.items())
 
 
 def sites(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:

@@ -146,7 +146,7 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
             found |= _in_body(roles, binding)
         if found:
             break
-    for binding in [*set_through_self(roles, node, attr), *_from_locals(roles, node, attr)]:
+    for binding in set_through_self(roles, node, attr):
         with roles.guarded(binding.node) as free:
             found |= ev.bound(roles, binding) if free else NOTHING
     if find_method(roles, node, "__init__") is None:
@@ -173,14 +173,15 @@ def _in_body(roles: Roles, binding: Binding) -> Facts:
 
 
 def set_through_self(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:
-    """The assignments ``self.attr = ...`` in the methods of a class and its relatives."""
-    return [
+    """What sets ``self.attr`` in the methods of a class and its relatives: assignments, or ``locals()``."""
+    assigned = [
         binding
         for binding in roles.program.attributes.get(attr, ())
         if isinstance(binding.node, cst.Attribute)
         and is_self(roles, binding.node.value)
         and related(roles, roles.index(binding.node).class_of(binding.node), node)
     ]
+    return assigned + _from_locals(roles, node, attr)
 
 
 def _from_locals(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:

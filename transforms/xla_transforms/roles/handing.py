@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     from xla_transforms.roles import Roles
 
 _PARTIAL = "functools.partial"
+_HELD = {Kind.INSTANCE, Kind.CLASS, Kind.FUNCTION}
 
 
 def instance_calls(roles: Roles, owner: cst.ClassDef) -> list[cst.Call]:
     """The calls ``thing(...)`` of instances of a class."""
-    return [call for call, facts in roles.through_variables() if any(f.node is owner for f in facts)]
+    return _calls_of(roles, Kind.INSTANCE, owner)
+
+
+def class_calls(roles: Roles, owner: cst.ClassDef) -> list[cst.Call]:
+    """The calls of variables, entries and what calls give that make instances of a class."""
+    return _calls_of(roles, Kind.CLASS, owner)
+
+
+def _calls_of(roles: Roles, kind: Kind, owner: cst.ClassDef) -> list[cst.Call]:
+    calls = roles.through_variables()
+    return [call for call, facts in calls if any(f.node is owner and f.kind is kind for f in facts)]
 
 
 def indirect_calls(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
@@ -36,25 +47,27 @@ def indirect_calls(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Ca
 
 
 def find_calls(roles: Roles) -> Iterator[tuple[cst.Call, Facts]]:
-    """The calls of what variables and attributes hold: instances and functions of the program."""
-    if not any(_may_be_held(roles, f) for f in _functions(roles)):
+    """The calls of what variables and attributes hold: instances, classes and functions of the program."""
+    if not any(_may_be_held(roles, definition) for definition in _definitions(roles)):
         return
     for calls in roles.program.calls.values():
         for call in filter(lambda c: _may_hold(roles, c.func), calls):
             facts = roles.facts(call.func)
-            found = of_kind(facts, Kind.INSTANCE) | of_kind(facts, Kind.FUNCTION)
+            found = frozenset(f for f in facts if f.kind in _HELD)
             if found:
                 yield call, found
 
 
-def _may_be_held(roles: Roles, function: cst.FunctionDef) -> bool:
-    handed = function.name.value in _handed_on(roles) or bool(function.decorators)
-    return handed or function.name.value == "__call__"
+def _may_be_held(roles: Roles, definition: cst.FunctionDef | cst.ClassDef) -> bool:
+    handed = definition.name.value in _handed_on(roles) or bool(definition.decorators)
+    return handed or definition.name.value == "__call__"
 
 
-def _functions(roles: Roles) -> Iterator[cst.FunctionDef]:
+def _definitions(roles: Roles) -> Iterator[cst.FunctionDef | cst.ClassDef]:
     for index in roles.program.modules.values():
-        yield from (f for f in index.all(cst.FunctionDef) if isinstance(f, cst.FunctionDef))
+        for node in index.all(cst.FunctionDef, cst.ClassDef):
+            if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+                yield node
 
 
 def _handed_on(roles: Roles) -> set[str]:
