@@ -168,6 +168,11 @@ def test_an_installed_command_is_an_entry() -> None:
     assert program.resolved
 
 
+def test_a_command_that_starts_what_a_script_starts_is_the_same_program() -> None:
+    program = only({"main.py": MAIN, "engine.py": ENGINE}, {"ours-train": "main:main"})
+    assert program.started == "python main.py; ours-train (installed command)"
+
+
 def test_a_script_for_a_launcher_says_so() -> None:
     joined = MAIN.replace("device = ", 'torch.distributed.init_process_group("nccl")\n        device = ')
     assert only({"main.py": joined, "engine.py": ENGINE}).started == "torchrun main.py"
@@ -195,3 +200,46 @@ def test_a_package_that_hands_on_its_modules_is_one_program_with_them() -> None:
     library = {"lib/__init__.py": "from .engine import train_one_epoch\n", "lib/engine.py": ENGINE}
     entry = {"main.py": MAIN.replace("from engine", "from lib")}
     assert only({**library, **entry}).resolved
+
+
+def test_a_loop_that_counts_by_an_attribute_makes_its_batches_itself() -> None:
+    code = """
+    class Trainer:
+        def run(self, model, optimizer):
+            for self.step in range(10):
+                model(torch.rand(4, 8, device="cuda")).sum().backward()
+                optimizer.step()
+
+    net = nn.Linear(8, 1).cuda()
+    Trainer().run(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    """
+    assert not only({"main.py": code}).answers["loader"].needed
+
+
+def test_a_cast_is_no_move() -> None:
+    code = """
+    net = nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in DataLoader(data):
+        kept = x.dtype
+        net(x.cuda().float()).to(kept).sum().backward()
+        optimizer.step()
+    """
+    assert only({"main.py": code}).answers["device"].resolved
+
+
+def test_an_optimizer_that_a_class_from_outside_sets_is_unknown_and_said_why() -> None:
+    code = """
+    from elsewhere import Base
+
+    class Trainer(Base):
+        def run(self, loader):
+            for x in loader:
+                self.optimizer.zero_grad()
+                self.net(x).sum().backward()
+                self.optimizer.step()
+
+    Trainer().run(DataLoader(data))
+    """
+    (told,) = unknown(only({"main.py": code}), "step")
+    assert told.endswith("Trainer inherits from elsewhere.Base, which is not in the project")

@@ -446,4 +446,37 @@ def test_a_batch_is_a_batch_until_it_is_moved() -> None:
     assert facts(code, "x") == {("tensor", "device")}
 
 
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ("x.dtype", {"dtype"}), ("torch.zeros(2).dtype", {"dtype"}), ("torch.get_default_dtype()", {"dtype"}),
+        ("args.dtype", set()), ("Settings().dtype", {"string"}), ("x.device", set()),
+    ],
+)  # fmt: skip
+def test_what_is_a_data_type(given: str, kind: set[str]) -> None:
+    head = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
+    code = f"{head}class Settings:\n    dtype = 'cuda'\nx = elsewhere()\nd = {given}\nprint(d)"
+    assert kinds(code, "d") == kind
+
+
+def test_a_cast_to_the_type_of_another_tensor_moves_nothing() -> None:
+    assert facts("def f(x):\n    t = torch.zeros(2).to(x.dtype)\n    print(t)", "t") == {("tensor", "host")}
+    assert facts("def f(x, d: torch.dtype):\n    t = torch.zeros(2).cuda().to(d)\n    print(t)", "t") == {
+        ("tensor", "device")
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("elsewhere.Lion(Net().parameters(), lr=0.1)", {"optimizer"}),
+        ("elsewhere.Lion(params=Net().parameters(), lr=0.1)", {"optimizer"}),
+        ("elsewhere.EMA(Net().parameters(), decay=0.9)", set()), ("elsewhere.Lion(p, lr=0.1)", set()),
+        ("hvd.DistributedOptimizer(optim.SGD(p, 0.1), named_parameters=n)", {"optimizer"}),
+    ],
+)  # fmt: skip
+def test_an_optimizer_from_elsewhere(made: str, kind: set[str]) -> None:
+    assert kinds(f"import elsewhere\nimport horovod.torch as hvd\no = {made}\nprint(o)\n", "o") == kind
+
+
 # ---- options and conditions

@@ -319,3 +319,121 @@ def test_a_generator_that_asks_an_iterator_hands_on_what_it_gives() -> None:
         print(x)
     """
     assert facts(code, "x") == {("tensor", "batch")}
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        "ways = {'a': boxes, 'b': masks}\nways[name](Net())", "ways = [boxes, masks]\nways[0](Net())",
+        "def chosen():\n    return boxes\nchosen()(Net())",
+    ],
+)  # fmt: skip
+def test_a_function_that_an_expression_gives_is_handed_arguments(called: str) -> None:
+    code = "def boxes(m):\n    print(m)\ndef masks(x):\n    return x\n" + called
+    assert kinds(code, "m") == {"model"}
+
+
+@pytest.mark.parametrize("made", ["found = Ours\nfound(Net())", "{'a': Ours}[name](Net())", "find()(Net())"])
+def test_a_class_that_an_expression_gives_is_handed_arguments(made: str) -> None:
+    code = "class Base:\n    def __init__(self, m):\n        print(m)\nclass Ours(Base):\n    pass\n"
+    code += "class Other(Base):\n    def __init__(self, x):\n        print(x)\ndef find():\n    return Ours\n"
+    assert kinds(code + made, "m") == {"model"}
+    assert kinds(code + made.replace("Ours", "Other"), "m") == ({"model"} if "find" in made else set())
+
+
+def test_an_entry_that_is_another_function_hands_nothing_over() -> None:
+    code = "def boxes(m):\n    print(m)\ndef masks(x):\n    return x\nways = {'a': masks}\nways['a'](Net())"
+    assert kinds(code + "\nelsewhere(boxes)", "m") == set()
+
+
+def test_a_function_that_a_decorator_registers_is_handed_arguments() -> None:
+    code = """
+    class Registry:
+        def __init__(self):
+            self.known = {}
+        def register(self):
+            def put(function):
+                self.known[function.__name__] = function
+                return function
+            return put
+        def get(self, name):
+            return self.known.get(name)
+    METRICS = Registry()
+    @METRICS.register()
+    def error(m, crop):
+        print(m)
+    given = {"m": Net()}
+    METRICS.get(name)(**given, **options)
+    """
+    assert kinds(code, "m") == {"model"}
+
+
+def test_the_first_parameter_of_a_function_in_a_method_is_not_the_instance() -> None:
+    code = """
+    class Trainer:
+        def __init__(self):
+            def visit(part):
+                part.model = Net()
+            visit(elsewhere())
+        def run(self):
+            print(self.model)
+    """
+    assert kinds(code, "self.model") == set()
+
+
+def test_a_partial_hands_its_arguments_to_the_function_it_is_made_of() -> None:
+    code = "from functools import partial\ndef k(x):\n    return x\ndef f(m):\n    print(m)\n"
+    assert kinds(code + "partial(f, Net())", "m") == {"model"}
+    assert kinds(code + "h = f\npartial(h, Net())", "m") == {"model"}
+    assert kinds(code + "partial(k, Net())", "m") == set()
+    files = {"ours": code, "main": "from functools import partial\nfrom ours import f as h\npartial(h, m=1)"}
+    assert across(files, "ours", "m") == {"number"}
+
+
+CHECKED = "from torch.optim import Optimizer\nclass Trainer:\n    pass\ndef f(x, y):\n    {}\n    print(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [
+        ("assert isinstance(x, Optimizer)", {"optimizer"}), ("assert issubclass(x, Trainer), x", {"class"}),
+        ("assert isinstance(x, Trainer) and y", {"instance"}), ("assert isinstance(x, Elsewhere)", set()),
+        ("assert isinstance(x, (Optimizer, Trainer))", {"instance", "optimizer"}),
+        ("if not isinstance(x, Optimizer):\n        raise TypeError(x)", {"optimizer"}),
+        ("if not isinstance(x, Optimizer):\n        print(y)", set()),
+        ("if isinstance(x, Optimizer):\n        raise TypeError(x)", set()),
+        ("assert isinstance(x, Optimizer) or y", set()), ("assert isinstance(y, Optimizer)", set()),
+        ("assert isinstance(x, Optimizer)\n    x = y()", set()),
+        ("while y:\n        assert isinstance(x, Optimizer)", set()),
+    ],
+)  # fmt: skip
+def test_what_is_made_sure_of_a_value(check: str, kind: set[str]) -> None:
+    assert kinds(CHECKED.format(check), "x", -1) == kind
+
+
+def test_what_is_made_sure_of_holds_until_it_is_bound_anew() -> None:
+    code = "from torch.optim import Optimizer\nwhile going():\n    print(x)\n    x = elsewhere()\n"
+    code += "    assert isinstance(x, Optimizer)\n    print(x)\n"
+    assert kinds(code, "x", -4) == set()
+    assert kinds(code, "x", -1) == {"optimizer"}
+
+
+LOCALS = """
+class Backend(nn.Module):
+    def __init__(self, model, device=torch.device("cuda")):
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        {kept}
+    def run(self):
+        print(self.device, self.optimizer)
+"""
+
+
+def test_variables_that_become_attributes() -> None:
+    code = LOCALS.format(kept="self.__dict__.update(locals())")
+    assert kinds(code, "self.device") == {"device"}
+    assert kinds(code, "self.optimizer") == {"optimizer"}
+
+
+@pytest.mark.parametrize("kept", ["self.__dict__.update(given)", "other.__dict__.update(locals())"])
+def test_variables_that_become_no_attributes(kept: str) -> None:
+    assert kinds(LOCALS.format(kept=kept), "self.optimizer") == set()

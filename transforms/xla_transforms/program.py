@@ -54,7 +54,8 @@ class Program:
 
     @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:
-        """Every call by the last name of what is called: ``c`` for ``a.b.c(...)``."""
+        """Every call by the last name of what is called: ``c`` for ``a.b.c(...)``; by an empty one where
+        what is called has no name: ``losses[kind](...)``."""
         found: dict[str, list[cst.Call]] = defaultdict(list)
         for index in self.modules.values():
             for node in index.all(cst.Call):
@@ -63,6 +64,8 @@ class Program:
                     found[node.func.attr.value].append(node)
                 elif isinstance(node.func, cst.Name):
                     found[node.func.value].append(node)
+                else:
+                    found[""].append(node)
         return found
 
     @cached_property

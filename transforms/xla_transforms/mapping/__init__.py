@@ -39,12 +39,17 @@ class Mapper:
         """Add what the program's entries do, and what trains without one, to the project."""
         reached: set[cst.CSTNode] = set()
         training: set[str] = set()
+        told: list[tuple[ProgramMap, set[cst.CSTNode]]] = []
         for entry in (e for e in self.entries if not is_test(e.index.source.path)):
             codes = self.reach.everything(*entry.code)
-            if self._trains(codes):
+            same = next((program for program, all_ in told if all_.issuperset(entry.code)), None)
+            if same is not None:  # a command that calls the ``main`` of a script
+                same.started += f"; {entry.started}"
+            elif self._trains(codes):
                 reached.update(codes)
                 training.add(entry.index.source.path)
-                self.project.programs.append(self._program(entry, codes))
+                told.append((self._program(entry, codes), set(codes)))
+        self.project.programs += [program for program, _ in told]
         for code in self._orphans(reached):
             training.add(self.roles.index(code).source.path)
             self.project.programs.append(self._orphan(code))

@@ -71,6 +71,7 @@ class Answers:
         reason = self.reasons.why(base, *_STEPPED, *([Kind.INSTANCE] if self._steps_itself(base) else []))
         if not reason and not part.uses and not self._declared(receiver(call)):
             reason = "it is stepped like an optimizer, and no call is seen to make it"
+            reason += self.reasons.behind(base)
         if reason and part.detail != Kind.SCHEDULER.value:
             yield Unknown("step", part.place, part.text, reason)
 
@@ -148,5 +149,6 @@ class Answers:
 
     def _is_dtype(self, node: cst.BaseExpression) -> bool:
         names = {f.detail for f in of_kind(self.roles.facts(node), Kind.NAME)}
-        named = bool(names) and all(n.startswith("torch.") and n.count(".") == 1 for n in names)
-        return named or (isinstance(node, cst.Attribute) and node.attr.value.endswith("dtype"))
+        named = all(n.startswith("torch.") and n.count(".") == 1 for n in names)
+        kinds = self.roles.kinds(node)
+        return bool(kinds) and kinds <= {Kind.NAME, Kind.DTYPE} and named

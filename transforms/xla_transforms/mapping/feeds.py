@@ -29,6 +29,9 @@ def _drawn(roles: Roles, node: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 def _counts(roles: Roles, loop: cst.For) -> bool:
     """Whether a loop goes through numbers, or through things that are known to be no loader."""
+    if isinstance(loop.target, (cst.Attribute, cst.Subscript)):  # for self.epoch in range(3)
+        kinds = {f.kind for f in roles.element(loop.iter, ())}
+        return bool(kinds) and kinds <= _COUNTS
     index = roles.index(loop)
     owner = index.scope_of(loop.body)
     bound = [b for found in owner.bindings.values() for b in found if b.statement is loop]

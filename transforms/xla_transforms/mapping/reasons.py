@@ -9,7 +9,7 @@ import libcst as cst
 from xla_transforms.mapping.makers import text_of
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.classes import is_self, set_through_self
+from xla_transforms.roles.classes import bases, is_self, set_through_self
 from xla_transforms.roles.facts import UNKNOWN, of_kind
 from xla_transforms.roles.structure import is_wrapper
 from xla_transforms.scopes import Binding, How, parameters
@@ -38,6 +38,16 @@ class Reasons:
         if not found and not self.roles.kinds(node) & set(wanted):
             found = ["what it is made of cannot be read"]
         return " or ".join(found[:3])
+
+    def behind(self, node: cst.CSTNode | None) -> str:
+        """What hides where an attribute of an instance is set: a class from outside; else nothing."""
+        owner = self.roles.index(node).class_of(node) if isinstance(node, cst.Attribute) else None
+        if owner is None or not isinstance(node, cst.Attribute) or not is_self(self.roles, node.value):
+            return ""
+        outside = [base for base in bases(self.roles, owner) if isinstance(base, str)]
+        if set_through_self(self.roles, owner, node.attr.value) or not outside:
+            return ""
+        return f": {owner.name.value} inherits from {outside[0]}, which is not in the project"
 
     def _why(self, node: cst.CSTNode, wanted: tuple[Kind, ...], depth: int, seen: set[int]) -> Iterator[str]:
         if depth > _DEPTH or id(node) in seen:

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 
 # What gives back what it is given, or a wrapper that stands for it.
-_AS_ITS_ARGUMENT = frozenset({"copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL})
+_AS_ITS_ARGUMENT = frozenset(
+    {
+        "copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL,
+        "horovod.torch.DistributedOptimizer",
+        "apex.contrib.optimizers.FP16_Optimizer", "apex.fp16_utils.FP16_Optimizer",
+    }
+)  # fmt: skip
 
 # What names the device in use, be it as a device or by its number.
 _CURRENT_DEVICE = frozenset(
@@ -91,7 +97,15 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return fact(Kind.DEVICE, "cuda")
     if path == "torch.utils.data.random_split":
         return fact(Kind.DATASET, path)
+    if kind is Kind.UNKNOWN and _makes_optimizer(roles, node):
+        return fact(Kind.OPTIMIZER, path, node)
     return fact(kind, detail, node)
+
+
+def _makes_optimizer(roles: Roles, node: cst.Call) -> bool:
+    """Whether something from outside is given parameters and a learning rate, which makes an optimizer."""
+    params = value_of(node, "params", 0)
+    return argument(node, "lr") is not None and roles.is_a(params, Kind.PARAMETERS)
 
 
 def initialized(node: cst.Call) -> list[cst.BaseExpression]:
@@ -182,6 +196,8 @@ def _tensor_method(roles: Roles, node: cst.Call, item: Fact, name: str) -> Facts
         target = value_of(node, "device", 0)
         if target is not None and {Kind.DEVICE, Kind.STRING, Kind.NUMBER} & roles.kinds(target):
             return fact(Kind.TENSOR, _placed(roles, target))
+        if target is not None and roles.is_a(target, Kind.DTYPE):
+            return frozenset({item})
         if target is not None and not roles.path(target).startswith("torch."):
             return fact(Kind.TENSOR, "device" if item.detail != "host" else "")
         return frozenset({item})
@@ -234,25 +250,38 @@ def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int
 def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
     name = function.name.value
     owner = roles.index(function).class_of(function)
-    direct = isinstance(owner, cst.ClassDef)
-    names = [name]
-    if name == "__init__" and owner is not None:
-        names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner)), "cls"]
     if name == "__call__" and owner is not None:
-        family = [owner, *classes.subclasses(roles, owner)]
-        users = [c for c in family if classes.find_method(roles, c, name) is function]
+        users = _users(roles, owner, function)
         return [(call, 1) for c in users for call in handing.instance_calls(roles, c)]
+    if name == "__init__" and owner is not None:
+        return _constructing(roles, owner, function)
     found: list[tuple[cst.Call, int]] = []
-    every = ((n, c) for n in dict.fromkeys(names) for c in roles.program.calls.get(n, ()))
-    for candidate_name, candidate in every:
-        for item in roles.facts(candidate.func):
-            made = name == "__init__" and item.kind is Kind.CLASS
-            hit = item.node is function or (made and (candidate_name != "cls" or item.node is owner))
-            if hit:
-                bound = item.detail == "bound" or (direct and name == "__init__")
-                found.append((candidate, 1 if bound else 0))
-                break
+    for candidate in roles.program.calls.get(name, ()):
+        item = next((f for f in roles.facts(candidate.func) if f.node is function), None)
+        if item is not None:
+            found.append((candidate, 1 if item.detail == "bound" else 0))
     return found or handing.indirect_calls(roles, function)
+
+
+def _users(roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef) -> list[cst.ClassDef]:
+    """The class of a method and the subclasses that have it from there."""
+    family = [owner, *classes.subclasses(roles, owner)]
+    return [c for c in family if classes.find_method(roles, c, function.name.value) is function]
+
+
+def _constructing(
+    roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef
+) -> list[tuple[cst.Call, int]]:
+    """The calls that run a constructor: those of its class and of subclasses, by name or by value."""
+    users = _users(roles, owner, function)
+    found = {call: 1 for c in users for call in handing.class_calls(roles, c)}
+    names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner)), "cls"]
+    for name in dict.fromkeys(names):
+        for call in roles.program.calls.get(name, ()):
+            made = (f for f in roles.facts(call.func) if f.kind is Kind.CLASS)
+            if any(name != "cls" or item.node is owner for item in made):
+                found[call] = 1
+    return list(found.items())
 
 
 def sites(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:

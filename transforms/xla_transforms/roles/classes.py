@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -11,7 +12,7 @@ from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import BASES, TENSOR_ATTRIBUTES
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
 from xla_transforms.scopes import Binding, How, parameters
-from xla_transforms.tree import same
+from xla_transforms.tree import receiver, same
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -172,25 +173,42 @@ def _in_body(roles: Roles, binding: Binding) -> Facts:
 
 
 def set_through_self(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:
-    """The assignments ``self.attr = ...`` in the methods of a class and its relatives."""
-    return [
+    """What sets ``self.attr`` in the methods of a class and its relatives: assignments, or ``locals()``."""
+    assigned = [
         binding
         for binding in roles.program.attributes.get(attr, ())
         if isinstance(binding.node, cst.Attribute)
         and is_self(roles, binding.node.value)
         and related(roles, roles.index(binding.node).class_of(binding.node), node)
     ]
+    return assigned + _from_locals(roles, node, attr)
+
+
+def _from_locals(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:
+    """The variables that ``self.__dict__.update(locals())`` makes attributes of a class's instances."""
+    functions = roles.remembered("locals kept", lambda: list(_keeping_locals(roles)))
+    kept = [f for f in functions if related(roles, roles.index(f).class_of(f), node)]
+    return [b for f in kept for b in roles.index(f).scopes[f].bindings.get(attr, ())]
+
+
+def _keeping_locals(roles: Roles) -> Iterator[cst.FunctionDef]:
+    for call in roles.program.calls.get("update", ()):
+        base, given = receiver(call), call.args[0].value if len(call.args) == 1 else None
+        own = isinstance(base, cst.Attribute) and base.attr.value == "__dict__" and is_self(roles, base.value)
+        if own and isinstance(given, cst.Call) and roles.path(given.func) == "builtins.locals":
+            function = roles.index(call).function_of(call)
+            if function is not None:
+                yield function
 
 
 def is_self(roles: Roles, node: cst.CSTNode) -> bool:
-    """Whether a name is the first parameter of the method it stands in."""
+    """Whether a name is the first parameter of the method it stands in, be it in a function of the method."""
     if not isinstance(node, cst.Name):
         return False
-    index = roles.index(node)
-    function = index.function_of(node)
-    if function is None or not isinstance(index.class_of(node), cst.ClassDef):
+    owner = roles.index(node).scope_of(node).owner(node.value)
+    if owner is None or owner.parent is None or not isinstance(owner.parent.node, cst.ClassDef):
         return False
-    params = parameters(function)
+    params = parameters(owner.node) if isinstance(owner.node, cst.FunctionDef) else []
     return bool(params) and params[0].name.value == node.value
 
 

@@ -87,6 +87,10 @@ def named(roles: Roles, path: str, node: cst.CSTNode) -> Facts:
 
 
 def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
+    return _data_type(roles, node, _of_attribute(roles, node))
+
+
+def _of_attribute(roles: Roles, node: cst.Attribute) -> Facts:
     found: set[Fact] = set()
     for item in roles.facts(node.value):
         found |= classes.attribute_of(roles, item, node.attr.value, node)
@@ -103,6 +107,16 @@ def _attribute(roles: Roles, node: cst.Attribute) -> Facts:
     if given:  # an option that each process sets to a number of its own
         assigned = frozenset(f for f in assigned if f.detail in ranks.PLACES | ranks.SIZES)
     return frozenset(found) | assigned or UNKNOWN
+
+
+_SETTINGS = {Kind.ARGUMENTS, Kind.INSTANCE, Kind.CLASS}  # their ``dtype`` is whatever the program puts there
+
+
+def _data_type(roles: Roles, node: cst.Attribute, facts: Facts) -> Facts:
+    """What is not understood has a ``dtype`` that is none of a device, be it a tensor's or an array's."""
+    if node.attr.value != "dtype" or not facts & UNKNOWN or roles.kinds(node.value) & _SETTINGS:
+        return facts
+    return (facts - UNKNOWN) | fact(Kind.DTYPE)
 
 
 def _listed(roles: Roles, node: cst.Attribute) -> Facts:

@@ -25,6 +25,7 @@ class Kind(Enum):
     DATASET = "dataset"
     SAMPLER = "sampler"
     DEVICE = "device"  # a torch.device; detail "cuda", "cpu", ...
+    DTYPE = "dtype"  # a torch.dtype that is not written out: ``x.dtype``
     TENSOR = "tensor"  # detail "device", "host", "batch" (fresh from a loader) or "" (unknown place)
     STATE = "state"  # a state_dict or a loaded checkpoint
     OPTION = "option"  # a command-line option; node the add_argument call, detail its destination

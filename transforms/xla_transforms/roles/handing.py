@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,40 +17,57 @@ if TYPE_CHECKING:
     from xla_transforms.roles import Roles
 
 _PARTIAL = "functools.partial"
+_HELD = {Kind.INSTANCE, Kind.CLASS, Kind.FUNCTION}
 
 
 def instance_calls(roles: Roles, owner: cst.ClassDef) -> list[cst.Call]:
     """The calls ``thing(...)`` of instances of a class."""
-    return [call for call, facts in roles.through_variables() if any(f.node is owner for f in facts)]
+    return _calls_of(roles, Kind.INSTANCE, owner)
+
+
+def class_calls(roles: Roles, owner: cst.ClassDef) -> list[cst.Call]:
+    """The calls of variables, entries and what calls give that make instances of a class."""
+    return _calls_of(roles, Kind.CLASS, owner)
+
+
+def _calls_of(roles: Roles, kind: Kind, owner: cst.ClassDef) -> list[cst.Call]:
+    calls = roles.through_variables()
+    return [call for call, facts in calls if any(f.node is owner and f.kind is kind for f in facts)]
 
 
 def indirect_calls(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
     """The calls of a function by variables that hold it, each with how many parameters ``self`` takes.
 
-    Only for one that is handed on: a callback, say.
+    Only for one that is handed on, a callback, say, or that a decorator puts somewhere.
     """
-    if function.name.value not in _handed_on(roles):
+    if function.name.value not in _handed_on(roles) and not function.decorators:
         return []
     held = ((call, f) for call, facts in roles.through_variables() for f in facts)
     return [(call, 1 if f.detail == "bound" else 0) for call, f in held if f.node is function]
 
 
 def find_calls(roles: Roles) -> Iterator[tuple[cst.Call, Facts]]:
-    """The calls of what variables and attributes hold: instances and functions of the program."""
-    called = any(f.name.value == "__call__" for f in _functions(roles))
-    if not called and not _handed_on(roles).intersection(f.name.value for f in _functions(roles)):
+    """The calls of what variables and attributes hold: instances, classes and functions of the program."""
+    if not any(_may_be_held(roles, definition) for definition in _definitions(roles)):
         return
     for calls in roles.program.calls.values():
         for call in filter(lambda c: _may_hold(roles, c.func), calls):
             facts = roles.facts(call.func)
-            found = of_kind(facts, Kind.INSTANCE) | of_kind(facts, Kind.FUNCTION)
+            found = frozenset(f for f in facts if f.kind in _HELD)
             if found:
                 yield call, found
 
 
-def _functions(roles: Roles) -> Iterator[cst.FunctionDef]:
+def _may_be_held(roles: Roles, definition: cst.FunctionDef | cst.ClassDef) -> bool:
+    handed = definition.name.value in _handed_on(roles) or bool(definition.decorators)
+    return handed or definition.name.value == "__call__"
+
+
+def _definitions(roles: Roles) -> Iterator[cst.FunctionDef | cst.ClassDef]:
     for index in roles.program.modules.values():
-        yield from (f for f in index.all(cst.FunctionDef) if isinstance(f, cst.FunctionDef))
+        for node in index.all(cst.FunctionDef, cst.ClassDef):
+            if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+                yield node
 
 
 def _handed_on(roles: Roles) -> set[str]:
@@ -67,9 +85,12 @@ def _names_handed(roles: Roles) -> Iterator[str]:
 
 
 def _may_hold(roles: Roles, function: cst.BaseExpression) -> bool:
-    """Whether a name or an attribute is given a value somewhere, not only defined or imported."""
+    """Whether a name or an attribute is given a value somewhere, not only defined or imported; an entry of a
+    container and what a call gives are values in any case."""
     if isinstance(function, cst.Attribute):
         return bool(roles.program.attributes.get(function.attr.value))
+    if isinstance(function, (cst.Subscript, cst.Call)):
+        return True
     if not isinstance(function, cst.Name):
         return False
     owner = roles.index(function).scope_of(function).owner(function.value)
@@ -94,11 +115,32 @@ def _started(roles: Roles, function: cst.FunctionDef, position: int, name: str) 
         target = value_of(call, "target")
         if target is not None and _is(roles, target, function):
             found |= _element(roles, value_of(call, "args"), position)
-    for call in calls.get("partial", ()):
-        if roles.path(call.func) == _PARTIAL and call.args and _is(roles, call.args[0].value, function):
+    partials = roles.remembered("partials", lambda: _partials(roles))
+    for call in (*partials.get(function.name.value, ()), *partials.get("", ())):
+        if roles.path(call.func) == _PARTIAL and _is(roles, call.args[0].value, function):
             given = argument(call, name, position + 1)
             found |= roles.facts(given.value) if given is not None else NOTHING
     return frozenset(found)
+
+
+def _partials(roles: Roles) -> dict[str, list[cst.Call]]:
+    """The calls of ``partial`` by the names that the functions given to them may have where they are defined,
+    by an empty one where that is open."""
+    found: dict[str, list[cst.Call]] = defaultdict(list)
+    for call in roles.program.calls.get("partial", ()):
+        for name in _defined_as(roles, call.args[0].value) if call.args else ():
+            found[name].append(call)
+    return found
+
+
+def _defined_as(roles: Roles, node: cst.BaseExpression) -> set[str]:
+    if _may_hold(roles, node) or not isinstance(node, (cst.Name, cst.Attribute)):
+        return {""}
+    if isinstance(node, cst.Attribute):
+        return {node.attr.value}
+    owner = roles.index(node).scope_of(node).owner(node.value)
+    bindings = owner.bindings[node.value] if owner is not None else ()
+    return {node.value, *(b.name.rpartition(".")[2] for b in bindings if b.how is How.IMPORT)}
 
 
 def _element(roles: Roles, arguments: cst.BaseExpression | None, position: int) -> Facts:

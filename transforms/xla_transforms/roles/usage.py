@@ -1,4 +1,4 @@
-"""Evidence from use: what is done with a value whose origin is not known."""
+"""Evidence from use: what is asserted of a value whose origin is not known, and what is done with it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from xla_transforms.roles.asserted import asserted
 from xla_transforms.roles.facts import NOTHING, Facts, Kind, fact
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _EVIDENCE: tuple[tuple[frozenset[str], Kind, str], ...] = (
 
 def evidence(roles: Roles, node: cst.CSTNode) -> Facts:
     """The kind that the attributes used on a name (in its scope) or on ``self.x`` (in its module) show."""
+    if isinstance(node, cst.Name) and (sure := asserted(roles, node)):
+        return sure
     key = _key(roles, node)
     if key is None:
         return NOTHING
