@@ -48,11 +48,11 @@ for epoch in range(2):
         loss = nn.functional.cross_entropy(model(x).float(), y) * loss_scale
         model.zero_grad()
         loss.backward()
-        xm.reduce_gradients(optimizer)
         for master, p in zip(master_params, model_params):
             if master.grad is None:
                 master.grad = torch.empty_like(master)
             master.grad.data.copy_(p.grad.data).div_(loss_scale)
+        xm.reduce_gradients(optimizer)
         optimizer.step()
         for master, p in zip(master_params, model_params):
             p.data.copy_(master.data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from transforms.device_passes import DEVICE
-from transforms.helpers import check_noop, check_transformed, findings, migrate
+from transforms.helpers import check_noop, check_transformed, findings, migrate, run_only
 
 
 class TestAvailability:
@@ -143,3 +143,34 @@ class TestGuards:
         code = 'import torch\n\nif backend() == "cuda":\n    run()\n'
         check_noop(code, *DEVICE)
         assert findings(code, *DEVICE) == [("XLA113", 3)]
+
+
+LEAVING = """\
+import torch
+
+
+def choose():
+    if torch.cuda.is_available():
+        {}
+    # the slow way
+    print("no GPU")
+    return torch.device("cpu")
+
+
+x = torch.ones(1).to(choose())
+"""
+
+
+def test_what_is_not_reached_any_more_goes() -> None:
+    text = run_only(LEAVING.format('return torch.device("cuda")'))
+    assert 'def choose():\n    return torch_xla.device()\n    # the slow way\n\n\nx = ' in text
+
+
+@pytest.mark.parametrize("line", ["print(1)", "x = yield", "def f(): return 1"])
+def test_what_is_reached_stays(line: str) -> None:
+    assert '    print("no GPU")\n' in run_only(LEAVING.format(line), "availability")
+
+
+def test_what_makes_a_function_a_generator_stays() -> None:
+    code = LEAVING.format("return 1").replace('print("no GPU")', "yield 2")
+    assert "    yield 2\n" in run_only(code, "availability")

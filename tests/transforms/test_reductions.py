@@ -216,10 +216,14 @@ def norm(params):
     ("copied", "expected"),
     [
         ("master.grad = param.grad.float()", ["    hand_on(model, masters)", "    xm.reduce_gradients(opt)"]),
+        ("master.grad.data.copy_(param.grad.data)",
+         ["    hand_on(model, masters)", "    xm.reduce_gradients(opt)"]),
+        ("param.grad.copy_(param.grad * 2)",
+         ["    xm.reduce_gradients(opt)", "    hand_on(model, masters)"]),
         ("param.grad = param.grad.float()", ["    xm.reduce_gradients(opt)", "    hand_on(model, masters)"]),
         ("print(param.grad)", ["    xm.reduce_gradients(opt)", "    hand_on(model, masters)"]),
     ],
-)
+)  # fmt: skip
 def test_gradients_of_master_weights_are_reduced_where_they_are(copied: str, expected: list[str]) -> None:
     lines = ("model(x).backward()", "hand_on(model, masters)", "print(norm(masters))", "opt.step()")
     made = "\n\nnet, masters, x = make()\nopt = torch.optim.SGD(masters, lr=0.1)\n"

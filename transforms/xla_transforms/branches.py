@@ -11,6 +11,9 @@ from xla_transforms.findings import Rule
 from xla_transforms.plan import Piece, Planned, Render
 from xla_transforms.tree import body_of, walk
 
+# What changes a function by being in it, reached or not.
+_DEFINES = (cst.Yield, cst.Global, cst.Nonlocal, cst.FunctionDef, cst.ClassDef, cst.Import, cst.ImportFrom)
+
 
 class Branches:
     """Rewrites compound statements of one module."""
@@ -34,10 +37,24 @@ class Branches:
         if not kept:
             change.remove(head)
         elif isinstance(kept[0], cst.Else) or value(kept[0].test) is True:
-            if not self.keep_block(change, head, kept[0].body):
+            if self.keep_block(change, head, kept[0].body):
+                self._drop_unreached(change, head, kept[0].body)
+            else:
                 self._spell_out(change, head, kept[0])
         else:
             self._rejoin(change, ways, kept, value)
+
+    def _drop_unreached(self, change: Planned, head: cst.If, block: cst.BaseSuite) -> None:
+        """Take out what stands behind a block that always leaves: ``return device``, then ``return cpu``."""
+        outer = self.context.index.parent(head)
+        if not isinstance(outer, cst.IndentedBlock) or not _leaves(block):
+            return
+        position = next(i for i, line in enumerate(outer.body) if line is head)
+        behind = outer.body[position + 1 :]
+        inside = [node for line in behind for node in walk(line)]
+        if not any(isinstance(n, _DEFINES) or self.plan.claims(n) for n in inside):
+            for line in behind:
+                change.remove(line)
 
     def _ways(self, head: cst.If) -> list[cst.If | cst.Else]:
         found: list[cst.If | cst.Else] = [head]
@@ -192,3 +209,10 @@ class Branches:
         """Whether asking a condition changes nothing: no call but those that only look."""
         calls = [n for n in walk(test) if isinstance(n, cst.Call)]
         return all(self.context.roles.path(c.func).startswith(("torch.", "builtins.")) for c in calls)
+
+
+def _leaves(block: cst.BaseSuite) -> bool:
+    """Whether nothing runs behind a block: it ends by returning, raising or going to another iteration."""
+    last = body_of(block)[-1] if not isinstance(block, cst.IndentedBlock) else block.body[-1]
+    smalls = body_of(last) if isinstance(last, cst.SimpleStatementLine) else [last]
+    return bool(smalls) and isinstance(smalls[-1], (cst.Return, cst.Raise, cst.Continue, cst.Break))

@@ -66,8 +66,8 @@ def check_executions(native: Trace, counted: Trace, limits: Limits) -> list[str]
 
     Executions must number at least the iterations (fewer: a barrier is missing) and at most the
     iterations, the rounds within them, what is read once and the slack (more: something reads a value in
-    the loop, or an iteration has two barriers). From the first optimizer step of the second half to the last, compilations
-    must not grow.
+    the loop, or an iteration has two barriers). From the first optimizer step of the second half to the
+    last, compilations must not grow.
     """
     if counted.failure is not None:
         return [f"the run failed: {counted.failure}"]
@@ -100,7 +100,7 @@ def _executions(native: Trace, counted: Trace, limits: Limits) -> Iterator[str]:
 
 
 def _is_once(read: HostRead, limits: Limits) -> bool:
-    """Whether a line reads in one step alone, as one that shows a first picture: that is no cost of a step."""
+    """Whether a line reads in one step alone, as one that shows a first picture: no cost of a step."""
     return read.steps == 1 and read.executions <= limits.execution_slack
 
 

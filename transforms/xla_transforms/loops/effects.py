@@ -120,6 +120,10 @@ class Effects:
         for inner in walk(node, into_functions=False):
             if isinstance(inner, cst.Assign) and any(_copied(t.target, inner.value) for t in inner.targets):
                 return True
+            if method(inner) == "copy_" and isinstance(inner, cst.Call) and inner.args:
+                held = next((n for n in walk(inner.func) if _is_gradient(n)), None)
+                if held is not None and _copied(held, inner.args[0].value):
+                    return True
             if isinstance(inner, cst.Call) and depth < _DEPTH:
                 functions = [f.node for f in self.roles.facts(inner.func) if f.kind is Kind.FUNCTION]
                 bodies = [f.body for f in functions if isinstance(f, cst.FunctionDef)]
@@ -235,9 +239,13 @@ class Effects:
         return [s for s in statements if isinstance(s, cst.FunctionDef)]
 
 
-def _copied(target: cst.BaseExpression, value: cst.BaseExpression) -> bool:
+def _copied(target: cst.CSTNode, value: cst.BaseExpression) -> bool:
     """``master.grad = model.grad``: a gradient that is not made of the parameter's own."""
-    if not isinstance(target, cst.Attribute) or target.attr.value != "grad":
+    if not _is_gradient(target):
         return False
     own = (isinstance(n, cst.Attribute) and same(n, target) for n in walk(value))
     return getattr(value, "value", "") != "None" and not any(own)
+
+
+def _is_gradient(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Attribute) and node.attr.value == "grad"

@@ -78,8 +78,8 @@ def _joins_later(roles: Roles, asking: cst.Call) -> bool:
     index = roles.index(asking)
     function, joins = index.function_of(asking), roles.program.calls.get("init_process_group", ())
     joining = [c for c in joins if roles.path(c.func).startswith("torch.distributed.")]
-    inside = {roles.index(c).function_of(c) for c in joining} - {function, None}
-    for join in inside:
+    inside = {roles.index(c).function_of(c) for c in joining} - {function}
+    for join in (f for f in inside if f is not None):
         joining += [c for c in roles.program.calls.get(join.name.value, ()) if _calls(roles, c, join)]
     behind = index.source.offsets(asking)[1]
     return any(
