@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from helpers import findings, migrate
 
+from xla_transforms.engine import migrate_program
+
 CODE = """\
 import torch
 from torch import nn
@@ -33,6 +35,17 @@ def test_other_norms_see_more_or_keep_nothing(norm: str) -> None:
 def test_an_evaluation_keeps_nothing() -> None:
     code = CODE.format(norm="BatchNorm1d", before="", size="8").replace(".sum().backward()", "")
     assert findings(code, "small_batches") == []
+
+
+def test_a_loader_of_another_file_is_told_where_the_loop_takes_it() -> None:
+    made = "DataLoader(torch.rand(64, 2), 8)"
+    head = "import torch\nfrom torch.utils.data import DataLoader\n"
+    train = CODE.format(norm="BatchNorm1d", before="import data", size="8").replace(made, "data.make()")
+    files = {"data.py": f"{head}\ndef make():\n    return {made}\n".encode(), "train.py": train.encode()}
+    found = migrate_program(files)
+    assert not any(one.failed for one in found.values())
+    codes = [(path, f.span.line) for path, one in found.items() for f in one.findings if f.code == "XLA267"]
+    assert codes == [("train.py", 6)]
 
 
 def test_small_batches_are_told() -> None:
