@@ -95,11 +95,12 @@ def _number(found: float | str | None) -> str:
 
 
 def merged(table: str, rows: Mapping[str, str], names: Sequence[str]) -> str:
-    """The results with ``rows``, by program, in the place of those of a page, in the order of ``names``."""
+    """The results with ``rows``, by program, in the place of those of a page, in the order of ``names``; of those
+    that neither has it says so."""
     kept = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if line[:2] == "| "}
     found = {**kept, **rows}
     aligned = _row(["---", "---", *["---:"] * 3, "---", "---", "---"])
-    return "\n".join([_row(HEAD), aligned, *(found[name] for name in names if name in found)])
+    return "\n".join([_row(HEAD), aligned, *(found.get(name, _row([name, "not run", *[""] * 6])) for name in names)])
 
 
 def commands(known: Sequence[Program]) -> str:

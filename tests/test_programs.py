@@ -62,7 +62,7 @@ def test_a_difference_that_is_no_number_is_told_as_it_is() -> None:
 def test_rows_take_the_places_of_older_ones_and_those_of_unknown_programs_go() -> None:
     before = merged("", {"b": "| b | old |", "a": "| a | old |", "c": "| c | old |"}, ["a", "b", "c"])
     after = merged(before, {"b": "| b | new |"}, ["b", "a", "d"])
-    assert after.splitlines()[2:] == ["| b | new |", "| a | old |"]
+    assert after.splitlines()[2:] == ["| b | new |", "| a | old |", "| d | not run |  |  |  |  |  |  |"]
     assert after.splitlines()[:2] == before.splitlines()[:2]
 
 

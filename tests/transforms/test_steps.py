@@ -166,6 +166,70 @@ def test_clipping_above_the_condition_of_the_step() -> None:
     check(before, loop(*WORK, "xm.reduce_gradients(opt)", clip, "if ok:", "    opt.step()"), "XLA612")
 
 
+@pytest.mark.parametrize(
+    ("test", "guard"),
+    [
+        ("opt is not None", "opt is not None"), ("opt", "opt"), ("last and opt", "opt"),
+        ("opt is not None and last", "opt is not None"),
+    ],
+)  # fmt: skip
+def test_clipping_where_there_may_be_no_optimizer(test: str, guard: str) -> None:
+    clip = "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
+    before = loop(*WORK, clip, f"if {test}:", "    opt.step()")
+    lines = (f"if {guard}:", "    xm.reduce_gradients(opt)", clip, f"if {test}:", "    opt.step()")
+    check(before, loop(*WORK, *lines), "XLA612")
+
+
+def test_clipping_where_the_other_way_has_no_optimizer() -> None:
+    clip = "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
+    ways = ("if opt is None:", "    by_hand(net)", "else:", "    opt.step()")
+    guard = ("if not (opt is None):", "    xm.reduce_gradients(opt)")
+    check(loop(*WORK, clip, *ways), loop(*WORK, *guard, clip, *ways), "XLA612")
+
+
+@pytest.mark.parametrize("test", ["opt or last", "opt.param_groups[0]['lr'] > 0", "ready(opt)"])
+def test_conditions_that_do_not_tell_whether_there_is_an_optimizer(test: str) -> None:
+    clip = "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"
+    before = loop(*WORK, clip, f"if {test}:", "    opt.step()")
+    check(before, loop(*WORK, "xm.reduce_gradients(opt)", clip, f"if {test}:", "    opt.step()"), "XLA612")
+
+
+CHOSEN = """\
+import argparse
+import torch
+from torch import nn, optim
+{xm}
+args = argparse.ArgumentParser().parse_args()
+net = nn.Linear(2, 2).cuda()
+if args.fancy:
+    opt = optim.SGD(net.parameters(), lr=0.1)
+{otherwise}
+
+def train():
+    for x in stream:
+        net(x).sum().backward()
+{reduce}        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        if args.fancy:
+            opt.step()
+        else:
+            by_hand(net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "reduce"),
+    [
+        ("", "        if args.fancy:\n            xm.reduce_gradients(opt)\n"),
+        ("else:\n    opt = optim.Adam(net.parameters())\n", "        xm.reduce_gradients(opt)\n"),
+    ],
+    ids=["one way makes an optimizer", "both do"],
+)
+def test_an_optimizer_that_an_option_makes(otherwise: str, reduce: str) -> None:
+    before = CHOSEN.format(xm="", otherwise=otherwise, reduce="")
+    after = CHOSEN.format(xm=XM, otherwise=otherwise, reduce=reduce)
+    check_transformed(before, after, "steps", rules={"XLA612"})
+
+
 def test_backward_and_clipping_in_one_block() -> None:
     body = ("with anomaly():", "    net(x).sum().backward()")
     clip = "    nn.utils.clip_grad_norm_(net.parameters(), 1.0)"

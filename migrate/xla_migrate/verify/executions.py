@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -83,7 +83,8 @@ def _executions(native: Trace, counted: Trace, limits: Limits) -> Iterator[str]:
     iterations = iterations_of(native) if limits.iterations is None else limits.iterations
     rounds = rounds_of(native) if limits.iterations is None else 0
     executions = counted.samples[-1].executions if counted.samples else 0
-    once = sum(read.executions for read in counted.reads if _is_once(read, limits))
+    once = [read for read in counted.reads if read.steps == 1 and read.executions <= limits.execution_slack]
+    allowed = iterations + rounds + sum(read.executions for read in once)  # a picture shown, say
     if iterations and not executions:
         yield "nothing was executed on the XLA device: do the arguments of the script choose the CPU?"
     elif executions < iterations - counted.stopped:  # ended at a step, before its barrier
@@ -91,22 +92,18 @@ def _executions(native: Trace, counted: Trace, limits: Limits) -> Iterator[str]:
             f"{executions} executions for {iterations} iterations: the barrier of an iteration is missing,"
             " and its graph grows into that of the next"
         )
-    elif executions > iterations + rounds + once + limits.execution_slack:
+    elif executions > allowed + limits.execution_slack:
         within = f" with {rounds} rounds of backward or evaluation in them" if rounds else ""
+        reads = [read for read in counted.reads if read not in once]
         yield (
             f"{executions} executions for {iterations} iterations{within} (at most {limits.execution_slack}"
-            f" more are allowed): {_culprit(counted, executions - iterations - rounds - once)}"
+            f" more are allowed): {_culprit(reads, counted, executions - allowed)}"
         )
 
 
-def _is_once(read: HostRead, limits: Limits) -> bool:
-    """Whether a line reads in one step alone, as one that shows a first picture: no cost of a step."""
-    return read.steps == 1 and read.executions <= limits.execution_slack
-
-
-def _culprit(counted: Trace, excess: int) -> str:
+def _culprit(reads: Sequence[HostRead], counted: Trace, excess: int) -> str:
     """Where executions beyond one an iteration come from."""
-    worst = max(counted.reads, key=lambda read: read.executions, default=None)
+    worst = max(reads, key=lambda read: read.executions, default=None)
     if worst is not None and worst.executions > excess / 3:
         return f"{_told(worst)}, and makes the device compute {worst.executions} times"
     fallbacks = counted.samples[-1].fallbacks

@@ -7,7 +7,7 @@ pass may stand in the caller of what steps, clipping in a function that also run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -16,6 +16,7 @@ from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.elsewhere import given, in_callee, text_at
+from xla_transforms.scopes import Branch
 from xla_transforms.tree import LOOPS, body_of, method, receiver, same, value_of, walk
 
 
@@ -44,12 +45,13 @@ class Place:
     """Where gradients have to be reduced: before a statement, of the optimizer as it is called there.
 
     ``optimizer`` is empty where it has no name there; ``loops`` bind its name: what each binds, what it goes
-    through, the outermost first.
+    through, the outermost first. ``tests`` are the conditions under which there is an optimizer at all.
     """
 
     statement: cst.CSTNode
     optimizer: str
     loops: tuple[tuple[str, str], ...] = ()
+    tests: tuple[str, ...] = ()
 
 
 class Gradients:
@@ -151,15 +153,45 @@ class Gradients:
         if way.hidden is not None:
             return self._inside(way.hidden, optimizer)
         if way.first is not None:
-            return [self.place(way, optimizer)]
+            return [self.place(way, step, optimizer)]
         return [] if way.began else self._in_callers(step, optimizer, way.binders(optimizer))
 
-    def place(self, way: Way, optimizer: cst.BaseExpression) -> Place:
+    def place(self, way: Way, step: cst.Call, optimizer: cst.BaseExpression) -> Place:
         """The place before the first use, in the function that steps."""
         code = self.roles.index(optimizer).source.code
         loops = tuple((code(loop.target), code(loop.iter)) for loop in way.binders(optimizer))
         assert way.first is not None
-        return Place(way.first, code(optimizer), loops)
+        return Place(way.first, code(optimizer), loops, tuple(self._tests(way.first, step, optimizer)))
+
+    def _tests(self, first: cst.CSTNode, step: cst.Call, optimizer: cst.BaseExpression) -> Iterator[str]:
+        """The conditions around the step, not around the first use, by which there is an optimizer at all."""
+        index = self.roles.index(step)
+        branch = index.branch(step)
+        while branch is not None and not index.within(first, branch.statement):
+            test = self._existence(branch, optimizer)
+            if test is not None:
+                text = index.source.code(test)
+                yield text if branch.in_body else f"not ({text})"
+            branch = branch.outer
+
+    def _existence(self, branch: Branch, optimizer: cst.BaseExpression) -> cst.BaseExpression | None:
+        """The condition, or a part of it, that asks for the optimizer, or under which its name is bound."""
+        test = branch.statement.test
+        asking = next((part for part in _parts(test, branch.in_body) if _asks(part, optimizer)), None)
+        if asking is not None:
+            return asking
+        bindings = self.roles.bindings(optimizer) if isinstance(optimizer, cst.Name) else []
+        bound = bool(bindings) and all(self._under(binding.statement, branch) for binding in bindings)
+        return test if bound else None
+
+    def _under(self, statement: cst.CSTNode, wanted: Branch) -> bool:
+        """Whether a statement stands under the same condition, written anew."""
+        around = self.roles.index(statement).branch(statement)
+        while around is not None:
+            if around.in_body is wanted.in_body and same(around.statement.test, wanted.statement.test):
+                return True
+            around = around.outer
+        return False
 
     def _in_callers(
         self, step: cst.Call, optimizer: cst.BaseExpression, binders: list[cst.For]
@@ -220,3 +252,19 @@ def _binds(loop: cst.For, optimizer: cst.BaseExpression) -> bool:
     """Whether a loop gives its name to the root of an expression."""
     bound = {n.value for n in walk(loop.target) if isinstance(n, cst.Name)}
     return any(isinstance(n, cst.Name) and n.value in bound for n in walk(optimizer))
+
+
+def _parts(test: cst.BaseExpression, true: bool) -> Iterator[cst.BaseExpression]:
+    """The parts of a condition that all hold where it does, or all fail where it does not."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And if true else cst.Or):
+        yield from _parts(test.left, true)
+        yield from _parts(test.right, true)
+    else:
+        yield test
+
+
+def _asks(test: cst.BaseExpression, optimizer: cst.BaseExpression) -> bool:
+    """Whether a condition asks if there is an optimizer: ``optimizer is not None``, ``not optimizer``."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _asks(test.expression, optimizer)
+    return same(test.left if isinstance(test, cst.Comparison) else test, optimizer)

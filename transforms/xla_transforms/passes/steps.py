@@ -135,7 +135,7 @@ def _places(
         return Gradients(effects, averages, scaled=scaled).places(call, optimizer)
     gradients = Gradients(effects, scaled=scaled)
     way = gradients.way(call, optimizer)
-    return [gradients.place(way, optimizer)] if way.first is not None else []
+    return [gradients.place(way, call, optimizer)] if way.first is not None else []
 
 
 def _reduce(context: Context, place: Place) -> None:
@@ -155,10 +155,12 @@ def _reduce(context: Context, place: Place) -> None:
 
 def _lines(context: Context, change: Planned, place: Place) -> Iterator[str]:
     indent = context.index.source.indent
-    for depth, (target, iterable) in enumerate(place.loops):
-        yield f"{indent * depth}for {target} in {iterable}:"
+    heads = [f"if {test}:" for test in reversed(place.tests)]
+    heads += [f"for {target} in {iterable}:" for target, iterable in place.loops]
+    for depth, head in enumerate(heads):
+        yield f"{indent * depth}{head}"
     text = change.spell(context.target.reduce_gradients).replace("{0}", place.optimizer)
-    yield f"{indent * len(place.loops)}{text}"
+    yield f"{indent * len(heads)}{text}"
 
 
 def _spelled(context: Context) -> str:
