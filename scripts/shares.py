@@ -16,7 +16,7 @@ from xla_transforms.engine import map_program
 from xla_transforms.mapping import QUESTIONS, ProgramMap
 
 FOLDER = ROOT / "tests" / "ecosystem" / "programs"
-_SHOWN = 160  # letters of a reason: the page names the place, where the whole can be asked of the tool
+_SHOWN = 240  # letters of a reason: the page names the place, where the whole can be asked of the tool
 
 Open = dict[str, list[str]]  # by question, what is unknown: file, line and reason
 
@@ -95,7 +95,8 @@ def _reasons(shares: list[Share]) -> str:
     rows = [["program", "open", "why (the first reason)"], ["---", "---", "---"]]
     for share in shares:
         for name, left in share.programs.items():
-            rows += [[f"{share.label}: {name}", q, _cut(reasons[0])] for q, reasons in left.items()]
+            shown = f"`{share.label}: {name}`"
+            rows += [[shown, q, _cut(reasons[0])] for q, reasons in left.items()]
     return _markdown(rows)
 
 

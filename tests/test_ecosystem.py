@@ -92,7 +92,7 @@ def test_the_share_of_all_sources_is_told_with_a_reason_for_each_open_question()
     text = page(sources)
     assert text.startswith("All questions resolve in 1 of 2 programs: 50%.")
     assert "| all | 2 | 1 | 0 | 0 | 1 | 0 | 0 |" in text
-    assert "| two: b.py (y) | step | b.py:3: it \\| is unknown |" in text
+    assert "| `two: b.py (y)` | step | b.py:3: it \\| is unknown |" in text
 
 
 def test_what_is_written_into_a_page_ends_at_the_next_heading(tmp_path: Path) -> None:
