@@ -31,6 +31,15 @@ PACKAGES = (
     Package("yolov5", "7.0.14", "ba1b5012fc191b1252d4c532bd2ba9da9dd53207bbed2dc2387740e18d8815e6"),
     Package("yolox", "0.3.0", "1b8ee68846434408c40074f0806259fe3b9387181e562dbc435ea666533d8d08"),
 )  # fmt: skip
+CHECKOUTS = {
+    "detr": "facebookresearch/detr 29901c5",
+    "examples": "pytorch/examples 77f55b9",
+    "mae": "facebookresearch/mae efb2a80",
+    "minGPT": "karpathy/minGPT 37baab7",
+    "nanoGPT": "karpathy/nanoGPT 3adf61e",
+    "timm": "huggingface/pytorch-image-models aa4b585",
+}
+"""The commits of those that are given by folder and recorded, by the names to give them."""
 SMALL = ("basicsr", "denoising-diffusion-pytorch", "open-clip-torch", "realesrgan", "yolox")
 
 _TOLD = ("files", "parsed", "changed", "edits")
@@ -54,12 +63,15 @@ def written(counts: Counts) -> None:
 
 def compared(counts: Counts) -> list[str]:
     """How the counts of a package differ from those recorded, as the lines of a diff."""
-    path = FOLDER / f"{counts.label}.json"
+    return compared_texts(counts.label, FOLDER / f"{counts.label}.json", _text(summary(counts)))
+
+
+def compared_texts(label: str, path: Path, now: str) -> list[str]:
+    """How what is said of a source now differs from what is recorded in a file."""
     if not path.exists():
-        return [f"{counts.label}: nothing is recorded of it"]
-    old, new = path.read_text().splitlines(), _text(summary(counts)).splitlines()
-    names = (f"{counts.label}, recorded", f"{counts.label}, now")
-    return list(difflib.unified_diff(old, new, *names, lineterm=""))
+        return [f"{label}: nothing is recorded of it"]
+    old, new = path.read_text().splitlines(), now.splitlines()
+    return list(difflib.unified_diff(old, new, f"{label}, recorded", f"{label}, now", lineterm=""))
 
 
 def recorded() -> dict[str, dict[str, Any]]:
@@ -70,14 +82,17 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 def table(summaries: dict[str, dict[str, Any]]) -> str:
     """A row a package, as markdown."""
-    versions = {package.name: package.version for package in PACKAGES}
     rows = [["source", *_TOLD, "changes", "findings", "faults"], ["---", *["---:"] * (len(_TOLD) + 3)]]
     for name, told in summaries.items():
         sums = [sum(n for c in told[kind].values() for n in c.values()) for kind in ("changes", "findings")]
         faults = sum(map(len, told["faults"].values()))
-        label = f"{name} {versions.get(name, '')}".strip()
-        rows.append([label, *(str(n) for n in (*(told[t] for t in _TOLD), *sums, faults))])
+        rows.append([labelled(name), *(str(n) for n in (*(told[t] for t in _TOLD), *sums, faults))])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def labelled(name: str) -> str:
+    """A source with its release or its commit."""
+    return next((package.label for package in PACKAGES if package.name == name), CHECKOUTS.get(name, name))
 
 
 def _text(told: dict[str, Any]) -> str:

@@ -134,12 +134,13 @@ def example_file(rule: Rule) -> str | None:
 
 
 def into_page(page: Path, marker: str, text: str) -> None:
-    """Put ``text`` in the place of all that stands below the line ``marker``. Raises ``ValueError``
-    where the page has no such line."""
-    head, found, _ = page.read_text().partition(f"{marker}\n")
+    """Put ``text`` in the place of all that stands below the line ``marker``, up to the next heading.
+    Raises ``ValueError`` where the page has no such line."""
+    head, found, rest = page.read_text().partition(f"{marker}\n")
     if not found:
         raise ValueError(f"{page} has no line {marker}")
-    page.write_text(f"{head}{found}\n{text}\n")
+    _, heading, after = rest.partition("\n## ")
+    page.write_text(f"{head}{found}\n{text}\n{heading}{after}")
 
 
 _TARGETS_HEAD = """\

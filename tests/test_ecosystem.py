@@ -9,6 +9,9 @@ import pytest
 from counting import counts_of
 from cuda_left import unnamed
 from ecosystem_counts import PACKAGES, SMALL, compared, recorded, written
+from pages import into_page
+from shares import Share, page, share_of
+from shares import told as told_of
 from sources import Missing, Package, default_cache, unpacked
 
 from xla_transforms.engine import Outcome, migrate_bytes
@@ -62,6 +65,41 @@ def test_counts_that_differ_are_shown_by_file_and_rule(
     assert compared(counts) == []
     counts.findings_in["train.py"]["XLA290 cuda-use-left"] += 1
     assert [line for line in compared(counts) if line.startswith("+ ")] == ['+   "XLA290 cuda-use-left": 2']
+
+
+TRAINS = """
+from elsewhere import Lion
+optimizer = Lion({})
+for x in torch.utils.data.DataLoader(data):
+    optimizer.zero_grad()
+    model(x.cuda()).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_program_that_leaves_a_question_open_counts_as_one_that_does_not_resolve(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(CUDA + TRAINS.format("model.parameters(), lr=0.1"))
+    (tmp_path / "b.py").write_text(CUDA + TRAINS.format("made"))
+    share = share_of("mine", tmp_path)
+    assert (share.resolved, len(share.programs)) == (1, 2)
+    assert list(share.programs["b.py (python b.py (top level))"]) == ["step"]
+    assert "1 of 2 programs" in told_of(share)
+
+
+def test_the_share_of_all_sources_is_told_with_a_reason_for_each_open_question() -> None:
+    left = {"step": ["b.py:3: it | is unknown"]}
+    sources = [Share("one", {"a.py (x)": {}}), Share("two", {"b.py (y)": left})]
+    text = page(sources)
+    assert text.startswith("All questions resolve in 1 of 2 programs: 50%.")
+    assert "| all | 2 | 1 | 0 | 0 | 1 | 0 | 0 |" in text
+    assert "| `two: b.py (y)` | step | b.py:3: it \\| is unknown |" in text
+
+
+def test_what_is_written_into_a_page_ends_at_the_next_heading(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("# Head\n\n<!-- here -->\n\nold\n\n## Next\n\nkept\n")
+    for _ in range(2):
+        into_page(tmp_path / "page.md", "<!-- here -->", "new")
+    assert (tmp_path / "page.md").read_text() == "# Head\n\n<!-- here -->\n\nnew\n\n## Next\n\nkept\n"
 
 
 def test_a_package_that_cannot_be_downloaded_is_missing(

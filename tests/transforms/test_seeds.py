@@ -17,6 +17,15 @@ def test_seed_of_a_cpu_script_stays() -> None:
     check_noop("import torch\n\ntorch.manual_seed(0)\n")
 
 
+def test_seed_of_a_test_that_speaks_of_no_gpu_stays() -> None:
+    seeds = "import torch, torch.optim\nimport {}\nfrom train import net\ntorch.manual_seed(0)\nnet(torch.rand(2, 2))\n"
+    train = b"import torch\nnet = torch.nn.Linear(2, 2).cuda()\n"
+    for module, changed in (("unittest", False), ("timeit", True)):
+        files = {"check.py": seeds.format(module).encode(), "train.py": train}
+        outcome = migrate_program(files)["check.py"]
+        assert (outcome.data != outcome.original) is changed
+
+
 def test_seed_in_a_loaders_worker_stays() -> None:
     check_noop(
         """\

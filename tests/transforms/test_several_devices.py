@@ -31,6 +31,13 @@ def test_a_sharded_model_is_left() -> None:
     assert "XlaFullyShardedDataParallel" in told.advice
 
 
+def test_an_optimizer_that_parts_its_state_is_told_where_it_is_made() -> None:
+    code = "import torch\nfrom torch.distributed.optim import ZeroRedundancyOptimizer\nmodel = net.cuda()\n"
+    code += "optimizer = {}(model.parameters(), optimizer_class=torch.optim.Adam, lr=0.1)\n"
+    assert findings(code.format("ZeroRedundancyOptimizer"), "several_devices") == [("XLA197", 4)]
+    assert findings(code.format("ours.ZeroRedundancyOptimizer"), "several_devices") == []
+
+
 def test_workers_that_call_one_another_are_left() -> None:
     code = "import torch\nimport torch.distributed.rpc as rpc\nmodel = net.cuda()\n"
     check_noop(code)

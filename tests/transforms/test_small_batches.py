@@ -54,3 +54,15 @@ def test_small_batches_are_told() -> None:
     code = CODE.format(norm="BatchNorm1d", before="", size="batch_size=10")
     (message,) = [f.message for f in migrate(code, "small_batches").findings]
     assert message == "a BatchNorm1d over 10 rows keeps 9/10 of the variance that PyTorch keeps"
+
+
+def test_a_loader_of_another_file_is_told_where_it_is_drawn_from() -> None:
+    head = "import torch\nfrom torch.utils.data import DataLoader\n"
+    files = {
+        "data.py": head + "# loaders\n" * 99 + "loader = DataLoader(torch.rand(64, 2), 8)\n",
+        "train.py": head + "from data import loader\nnet = torch.nn.BatchNorm1d(2).cuda()\n"
+        "for x in loader:\n    net(x.cuda()).sum().backward()\n",
+    }  # fmt: skip
+    outcomes = migrate_program({path: code.encode() for path, code in files.items()})
+    found = [(p, f.code, f.span.line) for p, o in outcomes.items() for f in o.findings if f.code == "XLA267"]
+    assert found == [("train.py", "XLA267", 5)]

@@ -13,6 +13,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.placing import is_test
 from xla_transforms.placing.flags import is_flag
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
@@ -54,7 +55,7 @@ def run(context: Context) -> None:
     for call, path in calls:
         if path in _CUDA:
             _seed_device(context, call, done, in_worker=context.index.function_of(call) in workers)
-    if context.already_xla:
+    if context.already_xla or (is_test(context.index) and not context.speaks_of_gpu):
         return
     for call, path in calls:
         seeded = any(_covers(context, other, call) for other in done)

@@ -38,11 +38,22 @@ _FSDP = (
 )
 
 
+_ZERO = (
+    "torch_xla.distributed.zero_redundancy_optimizer.ZeroRedundancyOptimizer parts the state on XLA (it "
+    "reduces the gradients itself: step by optimizer.step(); it clips unless grad_clipping=False); or build "
+    "the inner optimizer alone"
+)
+
+
 def run(context: Context) -> None:
     if not context.names_cuda:
         return
     _several(context)
     _sharded(context)
+    for call, path in context.reached if context.program.mentions("ZeroRedundancyOptimizer") else ():
+        if path.endswith(".ZeroRedundancyOptimizer") and path.startswith("torch.distributed.optim."):
+            told = "it sends its parts by torch.distributed, which no longer has a group here"
+            context.plan.report(SHARDED, call, told, _ZERO)
 
 
 def _several(context: Context) -> None:

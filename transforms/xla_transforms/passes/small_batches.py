@@ -35,16 +35,20 @@ def run(context: Context) -> None:
     calls = (c for name in ("BatchNorm1d", "LazyBatchNorm1d") for c in context.program.calls.get(name, ()))
     if not any(context.roles.path(call.func) in _NORMS for call in calls):
         return
+    told: dict[cst.CSTNode, cst.CSTNode] = {}
     for loop in context.loops.all:
         if loop.loader is not None and loop.effect & Effect.BACKWARD:
             for call in context.roles.origins(loop.loader, Kind.LOADER):
-                if isinstance(call, cst.Call):
-                    _report(context, call, loop.loader)
+                told.setdefault(call, loop.loader)
+    for call, loader in told.items():
+        own = context.roles.index(call) is context.index
+        _report(context, call, call if own else loader)
 
 
-def _report(context: Context, call: cst.Call, loader: cst.BaseExpression) -> None:
-    """Tell of a loader where it is made or, where that is another file, where the loop takes it."""
-    place = call if context.roles.index(call) is context.index else loader
+def _report(context: Context, call: cst.CSTNode, place: cst.CSTNode) -> None:
+    """Tell of a loader where it is made, or where it is drawn from if that is in another file."""
+    if not isinstance(call, cst.Call):
+        return
     size = number_of(context.roles, value_of(call, "batch_size", 1))
     if isinstance(size, int) and 1 < size <= _SMALL:
         message = f"a BatchNorm1d over {size} rows keeps {size - 1}/{size} of the variance that PyTorch keeps"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from xla_transforms.context import Context
 
 __all__ = [
-    "VARIABLE", "Placing", "Variable", "device_at", "device_here", "is_move", "may_be_cpu", "several_devices",
-    "sharding", "shares_several", "xla_test",
+    "VARIABLE", "Placing", "Variable", "device_at", "device_here", "is_move", "is_test", "may_be_cpu",
+    "several_devices", "sharding", "shares_several", "xla_test",
 ]  # fmt: skip
 
 
@@ -67,11 +67,11 @@ def shares_several(context: Context) -> bool:
     """
     related = context.program.related(context.index)
     return any(
-        several(context.roles, index) for index in related if index is context.index or not _tests(index)
+        several(context.roles, index) for index in related if index is context.index or not is_test(index)
     )
 
 
-def _tests(index: ModuleIndex) -> bool:
+def is_test(index: ModuleIndex) -> bool:
     """Whether a module is a test: nothing else imports the frameworks for tests."""
     bindings = (b for found in index.scopes[index.source.module].bindings.values() for b in found)
     return any(b.how is How.IMPORT and b.name.split(".")[0] in ("pytest", "unittest") for b in bindings)
