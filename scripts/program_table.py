@@ -95,12 +95,15 @@ def _number(found: float | str | None) -> str:
 
 
 def merged(table: str, rows: Mapping[str, str], names: Sequence[str]) -> str:
-    """The results with ``rows``, by program, in the place of those of a page, in the order of ``names``; of those
-    that neither has it says so."""
+    """The results with ``rows``, by program, in the place of those of a page, in the order of ``names``.
+
+    Of a program that neither has it says so.
+    """
     kept = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if line[:2] == "| "}
     found = {**kept, **rows}
     aligned = _row(["---", "---", *["---:"] * 3, "---", "---", "---"])
-    return "\n".join([_row(HEAD), aligned, *(found.get(name, _row([name, "not run", *[""] * 6])) for name in names)])
+    lines = (found.get(name, _row([name, "not run", *[""] * 6])) for name in names)
+    return "\n".join([_row(HEAD), aligned, *lines])
 
 
 def commands(known: Sequence[Program]) -> str:

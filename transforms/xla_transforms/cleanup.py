@@ -41,10 +41,10 @@ def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()
     ]
     if not candidates:
         return []
-    tree, old = check.parse(code), check.parse(index.source.text)
+    tree, old = check.parse(code), index.source.names
     if tree is None or old is None:
         return []
-    gone = (check.names(old).used - check.names(tree).used) | set(replaced)
+    gone = (old.used - check.names(tree).used) | set(replaced)
     sites: list[Site] = []
     for statement in dict.fromkeys(s for s, _, name in candidates if name in gone):
         stale = [alias for s, alias, name in candidates if s is statement and name in gone]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -272,7 +273,7 @@ class _Module:
         chosen = plan.completed(ids)
         while sites := plan.sites(chosen):
             try:
-                unbound = self._unbound(self._written(sites, chosen))
+                unbound = self._unbound(check.parse(self._written(sites, chosen)))
             except Conflict:
                 break
             more = plan.completed(chosen | plan.binding(unbound)) if unbound else chosen
@@ -290,18 +291,17 @@ class _Module:
         if not source.is_notebook:  # its cells are formatted one by one, by who knows them
             code = format_changed(source.text, code, self.context.settings.black)
         tree = check.parse(code)
-        return None if tree is None or not check.compiles(tree) or self._unbound(code) else code
+        return None if tree is None or not check.compiles(tree) or self._unbound(tree) else code
 
     def _written(self, sites: list[Site], ids: Collection[int] | None) -> str:
         code = Renderer(self.context.index, sites).code()
         return Renderer(self.context.index, [*sites, *self._import_sites(code, ids)]).code()
 
-    def _unbound(self, code: str) -> set[str]:
-        """The names that nothing binds in the new text, but for those that nothing bound before."""
-        tree = check.parse(code)
+    def _unbound(self, tree: ast.Module | None) -> set[str]:
+        """The names that nothing binds in a new text, but for those that nothing bound before."""
         unbound = check.names(tree).unbound if tree is not None else set()
-        old = check.parse(self.context.index.source.text) if unbound else None
-        return unbound - (check.names(old).unbound if old is not None else set())
+        old = self.context.index.source.names if unbound else None
+        return unbound - (old.unbound if old is not None else set())
 
     def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source

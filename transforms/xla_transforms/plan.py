@@ -359,8 +359,8 @@ class Plan:
     def bracketed(self, node: cst.CSTNode) -> tuple[int, int]:
         """Start and end of an expression with the brackets around it."""
         left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
-        start = self.offsets(left[0])[0] if left else self.offsets(node)[0]
-        return start, self.offsets(right[-1])[1] if right else self.offsets(node)[1]
+        start, end = self.offsets(node)  # first: a bracket's place is found with what it stands around
+        return self.offsets(left[0])[0] if left else start, self.offsets(right[-1])[1] if right else end
 
     def next_order(self) -> int:
         self._order += 1

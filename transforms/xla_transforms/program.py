@@ -24,6 +24,13 @@ class Program:
         self._found: dict[tuple[str, ModuleIndex], ModuleIndex | None] = {}
         self._by_root = {index.source.module: index for index in self.modules.values()}
 
+    @cached_property
+    def _by_tail(self) -> dict[str, list[ModuleIndex]]:
+        found: dict[str, list[ModuleIndex]] = defaultdict(list)
+        for name, index in self.modules.items():
+            found[name.rpartition(".")[2]].append(index)
+        return found
+
     def index_of(self, node: cst.CSTNode) -> ModuleIndex:
         """The module in which a node stands."""
         if len(self.modules) == 1:
@@ -51,6 +58,11 @@ class Program:
     def mentions(self, *words: str) -> bool:
         """Whether a word stands in any text: no path that has it as a part can be named without."""
         return any(word in index.source.text for index in self.modules.values() for word in words)
+
+    def says(self, *words: str) -> bool:
+        """Whether one of some names stands in any text as a word of its own."""
+        pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
+        return self.mentions(*words) and any(pattern.search(m.source.text) for m in self.modules.values())
 
     @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:
@@ -152,7 +164,8 @@ class Program:
             return exact if exact is not importer else None
         if wanted in self.modules:
             return self.modules[wanted] if self.modules[wanted] is not importer else None
-        tails = [m for n, m in self.modules.items() if n.endswith("." + wanted) and m is not importer]
+        ends = self._by_tail[wanted.rpartition(".")[2]]
+        tails = [m for m in ends if m.name.endswith("." + wanted) and m is not importer]
         roots = {m.name[: -len(wanted)]: m for m in tails}
         around = [root for root in roots if importer.name.startswith(root)]
         if around:

@@ -108,8 +108,8 @@ class Renderer:
         """The piece of text that a node stands for: of an indented block, its whole lines."""
         if not isinstance(node, cst.IndentedBlock):
             return self.source.offsets(node)
-        end = self.source.line_end(self.source.offsets(node.body[-1])[1])
-        return self.source.offsets(node.header)[1], end
+        _, end = self.source.offsets(node)  # first: the place of its header is found with its own
+        return self.source.offsets(node.header)[1], self.source.line_end(end)
 
     def _joined(self, sites: Sequence[Site]) -> list[Site]:
         """The sites, removals of several small statements of a line as one: each takes a semicolon."""

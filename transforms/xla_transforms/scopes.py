@@ -11,11 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from typing import cast
 
 import libcst as cst
 
 from xla_transforms.source import Source
-from xla_transforms.tree import COMPREHENSIONS, FUNCTIONS, SCOPES, STATEMENTS, blocks_of, children, dotted
+from xla_transforms.tree import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    SCOPES,
+    STATEMENTS,
+    Kinds,
+    blocks_of,
+    children,
+    dotted,
+)
 
 
 class How(Enum):
@@ -32,6 +42,7 @@ class How(Enum):
 
 
 _OPENING = {*SCOPES[1:], *COMPREHENSIONS}
+_WHOLE = Kinds(cst.BaseStatement)
 _DIVIDED = {cst.Param, cst.CompFor}  # one part of them is evaluated outside of the scope they stand in
 _PATTERNS = (cst.MatchAs, cst.MatchStar, cst.MatchMapping)
 _HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
@@ -41,7 +52,7 @@ _BINDERS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Binding:
     """One place that gives a name (or an attribute) a value.
 
@@ -78,7 +89,7 @@ class Scope:
         while scope is not None:
             if name in scope.module_names:
                 scope = scope.root
-            visible = scope is self or not isinstance(scope.node, cst.ClassDef)
+            visible = scope is self or type(scope.node) is not cst.ClassDef
             if visible and name not in scope.outer_names and scope.bindings.get(name):
                 return scope
             scope = scope.parent
@@ -141,8 +152,11 @@ class ModuleIndex:
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
         self._scope_at: dict[int, Scope] = {}
         self._owned: dict[str, dict[Scope | None, list[cst.Name]]] = {}
+        self._held: dict[int, list[tuple[Binding, set[int]]]] = {}
         self._top = Around(self)
+        self._statements: list[cst.CSTNode] = []  # those that hold others first, in the order of the text
         self._index()
+        source.indexed(self.parent, self._statements)
 
     def _index(self) -> None:
         root: cst.CSTNode = self.source.module
@@ -161,6 +175,8 @@ class ModuleIndex:
                 inner = self.scopes[node] = Scope(node, scope)
                 _bind_parameters(node, inner)
             if STATEMENTS[kind]:
+                if kind is not cst.SimpleStatementLine:
+                    self._statements.append(node)
                 around = Around(self, node, around.branch)
             for child in reversed(children(node)):
                 held = _way(node, child, around) if kind is cst.If else around
@@ -205,17 +221,15 @@ class ModuleIndex:
 
     def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function whose body holds the node (lambdas and classes in between are passed)."""
-        return next((a for a in self.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
+        return next((a for a in self.ancestors(node) if type(a) is cst.FunctionDef), None)
 
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
-        return next((a for a in self.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+        return next((a for a in self.ancestors(node) if type(a) is cst.ClassDef), None)
 
     def statement_of(self, node: cst.CSTNode) -> cst.BaseStatement | None:
         """The innermost statement line or compound statement that holds the node."""
-        if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
-            return node
-        kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
-        return next((a for a in self.ancestors(node) if isinstance(a, kinds)), None)
+        around = (a for a in (node, *self.ancestors(node)) if _WHOLE[type(a)])
+        return cast("cst.BaseStatement | None", next(around, None))
 
     def statement_at(self, offset: int) -> cst.CSTNode | None:
         """The innermost statement on lines of its own that holds an offset.
@@ -225,13 +239,23 @@ class ModuleIndex:
         found: cst.CSTNode | None = None
         inside: Sequence[cst.CSTNode] = self.source.module.body
         while inside:
-            starts = [self.source.offsets(next(iter(getattr(s, "decorators", ())), s))[0] for s in inside]
-            position = bisect.bisect_right(starts, offset) - 1
+            position = bisect.bisect_right(inside, offset, key=self._start) - 1
             if position < 0 or self.source.offsets(inside[position])[1] <= offset:
                 break
             found = inside[position]
             inside = [s for block in blocks_of(found) for s in block.body]
         return found
+
+    def place(self, statement: cst.CSTNode) -> int:
+        """How many statements stand in front of one or around it: the order of the text."""
+        return self._order[id(statement)]
+
+    @cached_property
+    def _order(self) -> dict[int, int]:
+        return {id(statement): number for number, statement in enumerate(self._statements)}
+
+    def _start(self, statement: cst.CSTNode) -> int:
+        return self.source.offsets(next(iter(getattr(statement, "decorators", ())), statement))[0]
 
     @cached_property
     def uses(self) -> dict[tuple[object, str], set[str]]:
@@ -268,6 +292,14 @@ class ModuleIndex:
         for places in self._named.values():
             yield from places
 
+    def imported(self) -> Iterator[cst.Name]:
+        """The places of ``named`` whose name an import may bind, by name."""
+        for name, places in self._named.items():
+            for node in places:
+                owner = self.scope_of(node).owner(name)
+                if owner is not None and any(b.how is How.IMPORT for b in owner.bindings[name]):
+                    yield node
+
     def named_of(self, scope: Scope | None, name: str) -> list[cst.Name]:
         """The places of ``named`` that mean the name a scope binds; with ``None`` those that none binds."""
         if name not in self._owned:
@@ -282,13 +314,22 @@ class ModuleIndex:
         for node in self.all(cst.Name):
             assert isinstance(node, cst.Name)
             parent = self.parent(node)
-            if isinstance(parent, cst.Attribute) and parent.attr is node:
+            if type(parent) is cst.Attribute and parent.attr is node:
                 continue
-            if isinstance(parent, cst.Arg) and parent.keyword is node:
+            if type(parent) is cst.Arg and parent.keyword is node:
                 continue
-            if not isinstance(parent, cst.Param) or parent.name is not node:
+            if type(parent) is not cst.Param or parent.name is not node:
                 found[node.value].append(node)
         return found
+
+    def around(self, scope: Scope, bindings: list[Binding]) -> list[tuple[Binding, set[int]]]:
+        """The bindings (all of one name of a scope) that are made in the scope itself, each with the ``id``
+        of its statement and of all that holds this."""
+        key = id(bindings)
+        if key not in self._held:
+            own = [b for b in bindings if self.scope_of(b.node) is scope]
+            self._held[key] = [(b, {id(n) for n in (b.statement, *self.ancestors(b.statement))}) for b in own]
+        return self._held[key]
 
     def within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         return node is outer or any(a is outer for a in self.ancestors(node))

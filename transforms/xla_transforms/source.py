@@ -1,8 +1,7 @@
-"""One parsed module: its text, its libcst tree and where each node stands in the text.
+"""One parsed module: its text, its libcst tree and where each node stands in the text (see ``places``).
 
 libcst prints most files back unchanged, but not all (a form feed before a statement, a lone carriage
-return). The printed tree is therefore never written: it only serves to find each node's place, and where
-print and text differ the places are mapped back through the characters that libcst left out.
+return). The printed tree is therefore never written: it only serves to find each node's place.
 """
 
 from __future__ import annotations
@@ -11,74 +10,18 @@ import ast
 import bisect
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import libcst as cst
-from libcst._nodes.internal import CodegenState
 
+from xla_transforms import check
+from xla_transforms.check import Names
 from xla_transforms.comments import comments, divides
 from xla_transforms.encoding import SourceError
 from xla_transforms.findings import Span
 from xla_transforms.old_python import advice
-
-
-class _PlaceRecorder(CodegenState):
-    """Prints a module and notes the offset at which each node starts and ends."""
-
-    # CodegenState is a slotted dataclass; this subclass only adds attributes.
-    def __init__(self, newline: str, indent: str) -> None:
-        super().__init__(indent, newline)
-        self.offset = 0
-        self.places: dict[int, tuple[int, int]] = {}
-        self._starts: list[int] = []
-
-    def add_indent_tokens(self) -> None:
-        for token in self.indent_tokens:
-            self.add_token(token)
-
-    def add_token(self, value: str) -> None:
-        self.tokens.append(value)
-        self.offset += len(value)
-
-    def before_codegen(self, node: cst.CSTNode) -> None:
-        self._starts.append(self.offset)
-
-    def after_codegen(self, node: cst.CSTNode) -> None:
-        self.places.setdefault(id(node), (self._starts.pop(), self.offset))
-
-    def record_syntactic_position(  # type: ignore[override]
-        self,
-        node: cst.CSTNode,
-        *,
-        start_node: cst.CSTNode | None = None,
-        end_node: cst.CSTNode | None = None,
-    ) -> _Extent:
-        return _Extent(self, node, start_node, end_node)
-
-
-class _Extent:
-    """Notes a node's own extent, without the blanks around it. (A generator here costs a tenth of a run.)"""
-
-    __slots__ = ("first", "last", "node", "recorder", "start")
-
-    def __init__(
-        self,
-        recorder: _PlaceRecorder,
-        node: cst.CSTNode,
-        first: cst.CSTNode | None,
-        last: cst.CSTNode | None,
-    ) -> None:
-        self.recorder, self.node, self.first, self.last = recorder, node, first, last
-
-    def __enter__(self) -> None:
-        self.start = self.recorder.offset
-
-    def __exit__(self, *_: object) -> None:
-        places = self.recorder.places
-        start = self.start if self.first is None else places[id(self.first)][0]
-        end = self.recorder.offset if self.last is None else places[id(self.last)][1]
-        places[id(self.node)] = (start, end)
+from xla_transforms.places import Places
 
 
 class Source:
@@ -88,6 +31,8 @@ class Source:
         self.text = text
         self.path = path
         self.module = _parse(text)
+        self._above: Callable[[cst.CSTNode], cst.CSTNode | None] = lambda node: None
+        self._statements: Sequence[cst.CSTNode] = ()
 
     @property
     def is_notebook(self) -> bool:
@@ -102,20 +47,25 @@ class Source:
     def indent(self) -> str:
         return self.module.default_indent
 
+    def indexed(
+        self, above: Callable[[cst.CSTNode], cst.CSTNode | None], statements: Sequence[cst.CSTNode]
+    ) -> None:
+        """Take over what holds each node, and all statements: places are found at less cost by them."""
+        self._above, self._statements = above, statements
+
     @cached_property
-    def _places(self) -> Callable[[cst.CSTNode], tuple[int, int]]:
-        recorder = _PlaceRecorder(self.module.default_newline, self.module.default_indent)
-        self.module._codegen(recorder)
-        places = recorder.places
-        printed = "".join(recorder.tokens)
-        if printed == self.text:
-            return lambda node: places[id(node)]
-        shift = _Alignment(printed, self.text)
-        return lambda node: (shift(places[id(node)][0]), shift.end(places[id(node)][1]))
+    def _places(self) -> Places:
+        return Places(self.module, self.text, self._line_starts, self._above, self._statements)
 
     def offsets(self, node: cst.CSTNode) -> tuple[int, int]:
         """Start and end of a node in ``text``: a statement without its comments above and its newline."""
-        return self._places(node)
+        return self._places.of(node)
+
+    @cached_property
+    def names(self) -> Names | None:
+        """The names of the text, if Python's parser takes it."""
+        tree = check.parse(self.text)
+        return check.names(tree) if tree is not None else None
 
     def code(self, node: cst.CSTNode) -> str:
         start, end = self.offsets(node)
@@ -207,40 +157,6 @@ class Source:
 
 def _width(line: str) -> int:
     return len(line.expandtabs()) - len(line.expandtabs().lstrip())
-
-
-class _Alignment:
-    """Maps offsets of libcst's print to offsets of the text it came from.
-
-    Only characters that carry no meaning (blanks, form feeds, line ends, a byte-order mark) may be missing
-    from the print; anything else raises ``SourceError`` (``XLA003``).
-    """
-
-    _MEANINGLESS = " \t\f\r\n\ufeff\0\x1a"
-
-    def __init__(self, printed: str, text: str) -> None:
-        self._printed_at: list[int] = []
-        self._skipped: list[int] = []
-        position = skipped = 0
-        for char in text:
-            if position < len(printed) and printed[position] == char:
-                position += 1
-                continue
-            if char not in self._MEANINGLESS:
-                raise SourceError("XLA003", "the parser does not give this file back as it is")
-            skipped += 1
-            self._printed_at.append(position)
-            self._skipped.append(skipped)
-        if position != len(printed):
-            raise SourceError("XLA003", "the parser does not give this file back as it is")
-
-    def __call__(self, offset: int) -> int:
-        index = bisect.bisect_right(self._printed_at, offset)
-        return offset + (self._skipped[index - 1] if index else 0)
-
-    def end(self, offset: int) -> int:
-        """The same for the end of a node: what was left out right behind it does not belong to it."""
-        return self(offset - 1) + 1 if offset else self(offset)
 
 
 def _parse(text: str) -> cst.Module:

@@ -61,7 +61,7 @@ class Loops:
     def all(self) -> list[Loop]:
         """Every step loop, in source order, outer before inner."""
         found = [self._loop(node) for node in self.index.all(*LOOPS) if self._counts(node)]
-        return sorted(found, key=lambda loop: self.index.source.offsets(loop.node))
+        return sorted(found, key=lambda loop: self.index.place(loop.node))
 
     def _counts(self, node: cst.CSTNode) -> bool:
         return self.effects.is_step_loop(node) and not self.roles.dead(node)

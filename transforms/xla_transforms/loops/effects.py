@@ -160,7 +160,7 @@ class Effects:
                 continue
             if current is not node and kind in _LOOPS and self.is_step_loop(current):
                 continue
-            if isinstance(current, cst.Call):
+            if type(current) is cst.Call:
                 yield current
             stack.extend(reversed(children(current)))
 

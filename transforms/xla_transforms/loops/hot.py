@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import libcst as cst
 
 from xla_transforms.loops import Loops
@@ -21,23 +19,25 @@ class HotPath:
 
     def __init__(self, loops: Loops) -> None:
         self.loops, self.roles, self.index = loops, loops.roles, loops.index
-        self.roots: list[cst.CSTNode] = [loop.node.body for loop in loops.all]
-        self._follow()
+        self.roots = self.roles.remembered(("hot", self.index), self._followed)
 
-    def _follow(self) -> None:
-        functions = {f for f in self.index.all(cst.FunctionDef) if self._of_model(f)} if self.roots else set()
+    def _followed(self) -> list[cst.CSTNode]:
+        roots: list[cst.CSTNode] = [loop.node.body for loop in self.loops.all]
+        functions = {f for f in self.index.all(cst.FunctionDef) if self._of_model(f)} if roots else set()
         seen: set[cst.CSTNode] = set()
-        waiting = [*self.roots, *functions]
+        waiting = [*roots, *functions]
         while waiting:
             node = waiting.pop()
             if node in seen:
                 continue
             seen.add(node)
-            for call in (n for n in walk(node) if isinstance(n, cst.Call)):
+            for call in (n for n in walk(node) if type(n) is cst.Call):
                 for item in self.roles.facts(call.func):
                     if isinstance(item.node, cst.FunctionDef) and self.roles.index(item.node) is self.index:
                         waiting.append(item.node)
-        self.roots += [f for f in self.index.all(cst.FunctionDef) if f in seen and not self._makes_model(f)]
+        return roots + [
+            f for f in self.index.all(cst.FunctionDef) if f in seen and not self._makes_model(f)
+        ]
 
     def _of_model(self, function: cst.CSTNode) -> bool:
         owner = self.index.class_of(function)
@@ -46,14 +46,13 @@ class HotPath:
     def _makes_model(self, function: cst.CSTNode) -> bool:
         return isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
 
-    def nodes(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
-        """The nodes of the given types that every step runs, each once."""
-        seen: set[cst.CSTNode] = set()
-        for root in self.roots:
-            for node in walk(root):
-                if isinstance(node, kinds) and node not in seen and not self.roles.dead(node):
-                    seen.add(node)
-                    yield node
+    def nodes(self, kind: type[cst.CSTNode]) -> list[cst.CSTNode]:
+        """The nodes of a type that every step runs, each once."""
+        return self.roles.remembered(("hot", self.index, kind), lambda: self._nodes(kind))
+
+    def _nodes(self, kind: type[cst.CSTNode]) -> list[cst.CSTNode]:
+        found = dict.fromkeys(n for root in self.roots for n in walk(root) if type(n) is kind)
+        return [node for node in found if not self.roles.dead(node)]
 
     def changes(self, node: cst.CSTNode, depth: int = 0) -> cst.Name | None:
         """The name in an expression whose Python value is another one in every step, if any."""

@@ -10,7 +10,7 @@ from xla_transforms.roles import Roles
 from xla_transforms.roles.calls import arriving_parameter, callers
 from xla_transforms.roles.classes import is_self, related
 from xla_transforms.roles.structure import is_wrapper
-from xla_transforms.scopes import Binding, How
+from xla_transforms.scopes import Binding
 
 _MAX_DEPTH = 8
 
@@ -155,7 +155,8 @@ def _follow_argument(
         if isinstance(function, cst.FunctionDef) and roles.index(function) is index:
             param = arriving_parameter(roles, function, call, arg)
             if param is not None:
-                binding = Binding(How.PARAMETER, param, function)
+                bound = index.scopes[function].bindings[param.name.value]
+                binding = next(b for b in bound if b.node is param)
                 _follow_reads(roles, binding, param.name.value, found, depth + 1)
                 continue
         found.others.append(node)

@@ -88,7 +88,8 @@ def run(context: Context) -> None:
             change.remove(statement)
         else:
             _question(context, call, path)
-    for node in context.index.all(cst.Attribute, cst.Name):
+    kinds = (cst.Attribute, cst.Name) if context.program.says("OutOfMemoryError") else ()
+    for node in context.index.all(*kinds):
         if _caught(context, node) and path_of(context, node) in _OOM:
             message = "XLA raises RuntimeError (RESOURCE_EXHAUSTED) at the barrier that runs the graph"
             advice = "catch RuntimeError around the barrier, if at all"

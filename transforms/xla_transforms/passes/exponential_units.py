@@ -48,7 +48,7 @@ _ADVICE = "call torch.nn.functional.elu(x.clone(), alpha, inplace=True)"
 
 def run(context: Context) -> None:
     named = (*_KINDS, *(kind.upper() for kind in _KINDS))
-    if not context.uses_cuda or context.already_xla or not context.program.mentions(*named):
+    if not context.uses_cuda or context.already_xla or not context.program.says(*named):
         return
     for call, path in live_calls(context):
         if path in _FUNCTIONS:

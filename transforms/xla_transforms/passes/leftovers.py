@@ -51,7 +51,7 @@ def run(context: Context) -> None:
 def _imported(context: Context) -> list[cst.Name]:
     """The names that imports bind; of others, that which they stand for is written out elsewhere."""
     bindings = context.roles.bindings
-    return [n for n in context.index.names() if any(b.how is How.IMPORT for b in bindings(n))]
+    return [n for n in context.index.imported() if any(b.how is How.IMPORT for b in bindings(n))]
 
 
 def _outermost(context: Context, node: cst.CSTNode) -> bool:

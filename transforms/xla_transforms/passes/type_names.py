@@ -26,7 +26,7 @@ RULES = (NAMED,)
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda:
+    if not context.uses_cuda or not context.program.says("Tensor", *DTYPES):
         return
     done: set[cst.CSTNode] = set()
     for node in list(context.index.all(cst.Attribute, cst.SimpleString)):

@@ -12,6 +12,8 @@ import libcst as cst
 class Kind(Enum):
     """What an expression is, in the field's own words."""
 
+    __hash__ = object.__hash__  # that of Enum is a call into Python, made for every fact
+
     NAME = "name"  # something imported; detail is its dotted path
     FUNCTION = "function"  # defined in the program; node is its definition, detail "bound" for methods
     CLASS = "class"  # defined in the program; node is its definition
@@ -45,13 +47,16 @@ class Kind(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fact:
     """One thing an expression may be. Two facts of one expression mean: one or the other."""
 
     kind: Kind
     detail: str = ""
     node: cst.CSTNode | None = None
+
+    def __hash__(self) -> int:  # of all fields it would call into Python for each
+        return hash((self.kind, self.detail, id(self.node)))
 
 
 Facts = frozenset[Fact]
@@ -65,11 +70,11 @@ def fact(kind: Kind, detail: str = "", node: cst.CSTNode | None = None) -> Facts
 
 def known(facts: Facts) -> Facts:
     """The facts that say something; ``None`` as an initial value says nothing about a role."""
-    return frozenset(f for f in facts if f.kind not in (Kind.UNKNOWN, Kind.NONE))
+    return frozenset([f for f in facts if f.kind is not Kind.UNKNOWN and f.kind is not Kind.NONE])
 
 
 def of_kind(facts: Facts, kind: Kind) -> Facts:
-    return frozenset(f for f in facts if f.kind is kind)
+    return frozenset([f for f in facts if f.kind is kind])
 
 
 def union(parts: object, get: Callable[[cst.CSTNode], Facts]) -> Facts:

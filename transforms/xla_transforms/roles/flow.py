@@ -9,9 +9,12 @@ import libcst as cst
 from xla_transforms.scopes import Binding, How, ModuleIndex, Scope
 from xla_transforms.tree import body_of
 
-_BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.SimpleStatementLine, cst.Module)
-_TRIES = (cst.Try, cst.TryStar)
-_HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
+# Types are compared exactly: these questions are put to every node between a use and its function.
+_BLOCKS = {cst.IndentedBlock, cst.SimpleStatementSuite, cst.SimpleStatementLine, cst.Module}
+_TRIES = {cst.Try, cst.TryStar}
+_HANDLERS = {cst.ExceptHandler, cst.ExceptStarHandler}
+_LOOPS = {cst.For, cst.While}
+_LEAVING = {cst.Return, cst.Raise, cst.Break, cst.Continue}
 
 Fold = Callable[[cst.CSTNode], "bool | None"]
 
@@ -40,9 +43,9 @@ class _Walk:
         self.scope = scope
         self.bindings = bindings
         self.found: list[Binding] = []
-        own = [b for b in bindings if index.scope_of(b.node) is scope]
-        self._around = [(b, {b.statement, *index.ancestors(b.statement)}) for b in own]
-        self._add(b for b in bindings if b not in own)
+        self._around = index.around(scope, bindings)
+        if len(self._around) < len(bindings):
+            self._add(b for b in bindings if index.scope_of(b.node) is not scope)
 
     def back_from(self, use: cst.CSTNode) -> list[Binding]:
         child = use
@@ -50,8 +53,8 @@ class _Walk:
             parent = self.index.parent(child)
             if parent is None:
                 break
-            if isinstance(parent, _BLOCKS):
-                sure = self._through(_before(parent.body, child))
+            if type(parent) in _BLOCKS:
+                sure = self._through(_before(parent.body, child))  # type: ignore[attr-defined]
             else:
                 sure = self._leave(parent, child)
             if sure:
@@ -66,7 +69,8 @@ class _Walk:
                 self.found.append(binding)
 
     def _inside(self, outer: cst.CSTNode) -> list[Binding]:
-        return [b for b, around in self._around if outer in around]
+        key = id(outer)
+        return [b for b, around in self._around if key in around]
 
     def _through(self, statements: Sequence[cst.CSTNode]) -> bool:
         """Walk a block backwards; true as soon as a statement surely binds."""
@@ -81,8 +85,9 @@ class _Walk:
         return _exits(block) or self._through(body_of(block))
 
     def _binds(self, statement: cst.CSTNode, inside: list[Binding]) -> bool:
-        if isinstance(statement, cst.SimpleStatementLine):
-            return self._through(statement.body)
+        kind = type(statement)
+        if kind is cst.SimpleStatementLine:
+            return self._through(statement.body)  # type: ignore[attr-defined]
         if isinstance(statement, cst.With):
             if self._through(body_of(statement)):
                 return True
@@ -90,9 +95,9 @@ class _Walk:
             return any(b.statement in statement.items for b in inside)
         if isinstance(statement, cst.If):
             return self._branches(statement) or self._head(self._inside(statement.test))
-        if isinstance(statement, _TRIES):
+        if isinstance(statement, (cst.Try, cst.TryStar)):
             return self._tried(statement)
-        if isinstance(statement, (cst.For, cst.While, cst.Match)):
+        if kind in _LOOPS or kind is cst.Match:
             self._add(inside)
             return False
         self._add(inside[-1:])
@@ -122,17 +127,21 @@ class _Walk:
 
     def _leave(self, parent: cst.CSTNode, child: cst.CSTNode) -> bool:
         """Climb from ``child`` out of ``parent``; true where its head surely binds the name for ``child``."""
-        if isinstance(parent, (cst.For, cst.While)):
-            return self._leave_loop(parent, child)
-        if isinstance(parent, _TRIES):
-            return self._leave_try(parent, child)
-        if isinstance(parent, cst.With):
-            items = parent.items if child is parent.body else _before(parent.items, child)
-            return self._head([b for item in items for b in self._inside(item)])
-        if isinstance(parent, _HANDLERS):
+        kind = type(parent)
+        if kind in _LOOPS:
+            return self._leave_loop(parent, child)  # type: ignore[arg-type]
+        if kind in _TRIES:
+            return self._leave_try(parent, child)  # type: ignore[arg-type]
+        if kind is cst.With:
+            return self._leave_with(parent, child)  # type: ignore[arg-type]
+        if kind in _HANDLERS:
             return self._head([b for b in self.bindings if b.statement is parent])
         first = _evaluated_first(parent)
         return first is not None and child is not first and self._head(self._inside(first))
+
+    def _leave_with(self, parent: cst.With, child: cst.CSTNode) -> bool:
+        items = parent.items if child is parent.body else _before(parent.items, child)
+        return self._head([b for item in items for b in self._inside(item)])
 
     def _head(self, bindings: list[Binding]) -> bool:
         self._add(bindings)
@@ -167,20 +176,20 @@ def _before(items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Sequence[cst.CST
 
 def _evaluated_first(node: cst.CSTNode) -> cst.CSTNode | None:
     """What binds before the rest of a node runs: a condition with ``:=``, a pattern."""
-    if isinstance(node, (cst.If, cst.IfExp)):
+    if type(node) is cst.If or type(node) is cst.IfExp:
         return node.test
-    if isinstance(node, cst.BooleanOperation):
+    if type(node) is cst.BooleanOperation:
         return node.left
-    return node.pattern if isinstance(node, cst.MatchCase) else None
+    return node.pattern if type(node) is cst.MatchCase else None
 
 
 def _exits(block: cst.CSTNode) -> bool:
     """Whether a block surely ends in ``return``, ``raise``, ``break`` or ``continue``."""
     for statement in body_of(block):
-        smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
-        if any(isinstance(s, (cst.Return, cst.Raise, cst.Break, cst.Continue)) for s in smalls):
+        smalls = statement.body if type(statement) is cst.SimpleStatementLine else [statement]
+        if any(type(s) in _LEAVING for s in smalls):
             return True
-        if isinstance(statement, cst.If) and _both_exit(statement):
+        if type(statement) is cst.If and _both_exit(statement):
             return True
     return False
 
