@@ -91,10 +91,7 @@ def main_worker(gpu, args):
     else:
         model = model.to(torch_xla.device())
 
-    if args.gpu:
-        device = torch_xla.device()
-    else:
-        device = torch_xla.device()
+    device = torch_xla.device()
 
     criterion = nn.CrossEntropyLoss().to(device)
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9)

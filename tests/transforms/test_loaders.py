@@ -442,6 +442,15 @@ for x, y in feed:
     assert text == top + PL + options + after
 
 
+def test_a_flag_for_a_second_move_does_not_decide_about_a_loader_whose_batches_always_move() -> None:
+    text = run_only(
+        TOP + NET + "gpu = bool(rows)\nfeed = DataLoader(rows)\nfor batch in feed:\n"
+        "    x, y = [t.cuda() for t in batch]\n    if gpu:\n        y = y.cuda()\n    net(x)\n",
+        *PASSES,
+    )
+    assert "feed = DataLoader(rows)\nfeed = pl.MpDeviceLoader(feed, device)\n" in text
+
+
 # ---- what is not wrapped, and why
 
 

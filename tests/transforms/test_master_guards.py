@@ -277,7 +277,8 @@ def test_a_closure_under_a_condition_of_each_replica_is_told() -> None:
     ],
 )
 def test_a_guard_that_goes_into_the_closure_whole_stays_the_masters(guard: tuple[str, ...]) -> None:
-    lines = (*VALIDATED[:2], "for x in data:", "    loss = model(x.cuda()).mean()", "    loss.backward()",
+    lines = ("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", *VALIDATED[:2], "for x in data:",
+             "    loss = model(x.cuda()).mean()", "    loss.backward()", "    optimizer.step()",
              "    score = loss.item()", *guard)  # fmt: skip
     text = migrate(spawned(*lines, before=NAMES), "loaders", "step_closures", "master_guards").code
     inner = "".join(f"        {line}\n" for line in guard)

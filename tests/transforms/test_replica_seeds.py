@@ -69,7 +69,7 @@ def test_what_a_launcher_started_begins_with_the_seed() -> None:
 
 def test_a_flat_script_begins_with_the_seed() -> None:
     text = migrate(IMPORTS + f"# all\ndist.init_process_group('nccl')\n{MODEL}.cuda()\n").code
-    assert f"def _mp_fn(index):\n    # all\n    {SEED}\n    model" in text
+    assert f"def _mp_fn(index):\n    {SEED}\n    # all\n    model" in text
 
 
 @pytest.mark.parametrize("drawn", ["torch.randn(2, device='cuda')", "x.normal_()", "timm.create_model('a')"])

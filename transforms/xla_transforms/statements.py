@@ -10,7 +10,7 @@ from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.plan import Planned
 from xla_transforms.roles.catalog import short
-from xla_transforms.tree import walk
+from xla_transforms.tree import same, walk
 
 
 def migrating(context: Context) -> bool:
@@ -48,6 +48,17 @@ def write_wait(context: Context, change: Planned, call: cst.Call) -> None:
         change.replace(call, ahead.join((first, *rest)))
     else:
         change.replace(call, f"({', '.join((first, *rest))})")
+
+
+def write_part(
+    context: Context, change: Planned, whole: cst.BaseExpression, part: cst.BaseExpression
+) -> None:
+    """Write a part in the place of the whole; ``model = model``, which would come of it, goes."""
+    assign = context.index.parent(whole)
+    if isinstance(assign, cst.Assign) and isinstance(part, cst.Name) and same(sole_target(assign), part):
+        change.remove(assign)
+    else:
+        change.replace(whole, "{0}", part)
 
 
 def sole_target(assign: cst.CSTNode | None) -> cst.BaseExpression | None:

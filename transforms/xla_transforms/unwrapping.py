@@ -7,6 +7,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.plan import Planned
+from xla_transforms.statements import write_part
 from xla_transforms.tree import same, string_value, value_of
 from xla_transforms.wrappers import Wrappers
 
@@ -46,9 +47,9 @@ def unwrap_modules(context: Context, wrappers: Wrappers, rule: Rule) -> None:
                 continue
             change = context.plan.change(rule, node, "the model is no longer wrapped")
             if isinstance(choice, cst.IfExp) and _either(context, choice, node, wrappers):
-                change.replace(choice, "{0}", choice.orelse)
+                write_part(context, change, choice, choice.orelse)
             else:
-                change.replace(node, "{0}", node.value)
+                write_part(context, change, node, node.value)
 
 
 def _either(context: Context, choice: cst.IfExp, node: cst.Attribute, wrappers: Wrappers) -> bool:

@@ -49,8 +49,9 @@ def run(context: Context) -> None:
             loop.reason = "the user's flags choose the device, and no device variable is at hand here"
     made = _at_creation(context)
     for call in sorted(made, key=context.index.source.offsets):
-        with context.plan.together(*(loop for loop in context.loops.all if call in _origins(context, loop))):
-            _wrap_where_made(context, call)
+        users = [loop for loop in context.loops.all if call in _origins(context, loop)]
+        with context.plan.together(*users):
+            _wrap_where_made(context, call, [loop for loop in users if loop.wrapped])
     for loop in context.loops.all:
         if loop.wrapped and not _origins(context, loop) & made:
             with context.plan.together(loop):
@@ -65,9 +66,18 @@ def _undecidable(context: Context, loop: Loop) -> bool:
 
 def _conditional(context: Context, loop: Loop) -> bool:
     """Whether the user's flags may send the loop's batches to the CPU."""
+    if _sure(context, loop):
+        return False
     targets = [value_of(call, "device", 0) for call in loop.batches.transfers if method(call) == "to"]
     chosen = any(t is not None and "cpu" in context.roles.places(t) for t in targets)
     return chosen or may_be_cpu(context, loop.node)
+
+
+def _sure(context: Context, loop: Loop) -> bool:
+    """Whether the loop moves something of each batch whatever the flags are; there is no device variable."""
+    own = [call for call in context.loops.own_transfers(loop) if method(call) == "cuda"]
+    moved = any(context.placing.flags.guard_of(call) is None for call in own)
+    return moved and context.placing.visible(loop.node) is None
 
 
 def _origins(context: Context, loop: Loop) -> set[cst.CSTNode]:
@@ -99,9 +109,15 @@ def _at_creation(context: Context) -> set[cst.CSTNode]:
 def _placeable(context: Context, call: cst.Call, users: list[Loop]) -> bool:
     if context.roles.index(call) is not context.index or _before_launch(context, call):
         return False
-    if not may_be_cpu(context, call):
+    if not _chosen(context, call, users):
         return not any(_conditional(context, loop) for loop in users)
     return xla_test(context, call) is not None and _assigned(context, call) is not None
+
+
+def _chosen(context: Context, call: cst.Call, users: list[Loop]) -> bool:
+    """Whether the user's flags may leave the batches of a loader on the CPU."""
+    sure = all(_sure(context, loop) for loop in users) and context.placing.visible(call) is None
+    return may_be_cpu(context, call) and not sure
 
 
 def _before_launch(context: Context, node: cst.CSTNode) -> bool:
@@ -121,7 +137,7 @@ def _assigned(context: Context, call: cst.Call) -> str | None:
     return context.index.source.code(target) if isinstance(target, (cst.Name, cst.Attribute)) else None
 
 
-def _wrap_where_made(context: Context, call: cst.CSTNode) -> None:
+def _wrap_where_made(context: Context, call: cst.CSTNode, users: list[Loop]) -> None:
     assert isinstance(call, cst.Call)
     change = context.plan.change(WRAP, call, "batches come to the device through MpDeviceLoader")
     name, line = _assigned(context, call), context.index.statement_of(call)
@@ -130,7 +146,7 @@ def _wrap_where_made(context: Context, call: cst.CSTNode) -> None:
         change.wrap(call, change.spell(context.target.device_loader), device)
         return
     made = _loader_of(context, change, name, call)
-    if may_be_cpu(context, call):
+    if _chosen(context, call, users):
         change.after(line, f"if {xla_test(context, call)}:", f"{context.index.source.indent}{name} = {made}")
     else:
         change.after(line, f"{name} = {made}")

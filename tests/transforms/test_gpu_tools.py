@@ -1,0 +1,64 @@
+"""Commands, variables, versions and profilers of CUDA's are told; those that do no harm are not."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import findings, migrate
+
+HEAD = "import os, subprocess, sys, torch\nmodel = torch.nn.Linear(4, 2).cuda()\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(torch.version.cuda, torch.backends.cudnn.version())",
+        "known = torch.version.cuda is None",
+        'os.system("echo torchrun.txt nvidia-smi.log")',
+        'subprocess.run(["git", "status"])',
+        'print("nvidia-smi", "torchrun train.py")',
+        'os.environ["OMP_NUM_THREADS"] = "1"',
+        'name = "CUDA is not there"',
+        "torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])",
+        "torch.autograd.profiler.profile()",
+        'if not torch.cuda.is_available():\n    gpus = os.environ["CUDA_VISIBLE_DEVICES"]',
+    ],
+)
+def test_what_does_no_harm_is_not_told(line: str) -> None:
+    assert findings(HEAD + line + "\n", "gpu_tools") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ('os.system("nvidia-smi")', "XLA209"),
+        ('subprocess.check_output(["/usr/bin/nvidia-smi", "-q"])', "XLA209"),
+        ('os.popen(f"nvidia-smi -i {model}").read()', "XLA209"),
+        ('subprocess.run("torchrun --nproc_per_node 2 train.py", shell=True)', "XLA209"),
+        ('subprocess.Popen([sys.executable, "-m", "torch.distributed.launch", "train.py"])', "XLA209"),
+        ('os.system("CUDA_VISIBLE_DEVICES=1 python train.py")', "XLA209"),
+        ('gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")', "XLA210"),
+        ('gpus = os.getenv("CUDA_VISIBLE_DEVICES", "")', "XLA210"),
+        ('os.environ.update({"CUDA_VISIBLE_DEVICES": "1"})', "XLA210"),
+        ('subprocess.run(["python", "a.py"], env={**os.environ, "CUDA_VISIBLE_DEVICES": "0"})', "XLA210"),
+        ('new = torch.version.cuda >= "11"', "XLA214"),
+        ('new = float(torch.version.cuda) > 10', "XLA214"),
+        ("major = torch.version.cuda.split('.')[0]", "XLA214"),
+        ("new = torch.backends.cudnn.version() >= 7603", "XLA214"),
+        ("torch.autograd.profiler.profile(use_cuda=True)", "XLA245"),
+        ("from torch.profiler import ProfilerActivity\nkinds = [ProfilerActivity.CUDA]", "XLA245"),
+    ],
+)
+def test_what_needs_cuda_is_told(line: str, code: str) -> None:
+    found = findings(HEAD + line + "\n", "gpu_tools")
+    assert [one for one, _ in found] == [code]
+
+
+def test_a_variable_that_has_to_be_there_is_graver_than_one_that_may_be() -> None:
+    code = HEAD + 'a = os.environ["CUDA_VISIBLE_DEVICES"]\nb = os.environ.get("CUDA_VISIBLE_DEVICES")\n'
+    found = migrate(code, "gpu_tools").findings
+    assert [one.severity.label for one in found] == ["warning", "info"]
+
+
+def test_a_variable_that_goes_is_not_told_twice() -> None:
+    code = HEAD + 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
+    assert [one.code for one in migrate(code).findings] == ["XLA208"]
