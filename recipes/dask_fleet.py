@@ -38,7 +38,7 @@ from typing import Any
 
 import dask
 import fsspec
-from dask.distributed import Client, Future, KilledWorker, as_completed
+from dask.distributed import Client, Future, KilledWorker, as_completed, wait
 
 READ = (
     "*.py",
@@ -180,26 +180,29 @@ def fleet(
     such projects are tried again at the end, one at a time.
     """
 
-    def submitted(name: str) -> Future[dict[str, Any]]:
+    def submitted(name: str) -> Future[Any]:
         return client.submit(migrated, source, results, name, options, timeout, pure=False)
 
     futures = {submitted(name): name for name in projects(source)}
     suspects = []
-    for future in as_completed(futures):
-        if isinstance(future.exception(), KilledWorker):
-            suspects.append(futures[future])
+    for future in as_completed(list(futures)):
+        name = futures.pop(future)
+        if future.status == "error" and isinstance(future.exception(), KilledWorker):
+            suspects.append(name)
         else:
-            yield _told(future, results, futures[future])
+            yield _told(future, results, name)
     for name in suspects:
-        yield _told(submitted(name), results, name)
+        again = submitted(name)
+        wait(again)
+        yield _told(again, results, name)
 
 
-def _told(future: Future[dict[str, Any]], results: str, name: str) -> dict[str, Any]:
-    error = future.exception()  # waits
-    if error is not None:
-        return failed(results, name, f"{type(error).__name__}: {error}")
-    done: dict[str, Any] = future.result()
-    return done
+def _told(future: Future[Any], results: str, name: str) -> dict[str, Any]:
+    """What was written, read where it was written: what a worker returns is lost where that dies."""
+    if future.status != "error":
+        return earlier(results, name)
+    error = future.exception()
+    return failed(results, name, f"{type(error).__name__}: {error}")
 
 
 def here(workers: int | None, **options: Any) -> Client:

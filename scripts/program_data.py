@@ -115,11 +115,11 @@ def unchecked(folder: Path) -> None:
 
 
 def text(folder: Path) -> None:
-    """200 lines of 8 words out of 50, in `input.txt`, `train.txt`, `valid.txt` and `test.txt`."""
+    """40 lines of 8 words out of 50, in `input.txt`, `train.txt`, `valid.txt` and `test.txt`."""
     folder.mkdir(parents=True, exist_ok=True)
     random = _random()
     for name in ("input.txt", "train.txt", "valid.txt", "test.txt"):
-        lines = [" ".join(f"w{number}" for number in random.integers(0, 50, 8)) for _ in range(200)]
+        lines = [" ".join(f"w{number}" for number in random.integers(0, 50, 8)) for _ in range(40)]
         start = "O God, O God!"  # minGPT goes on from it, so its letters must be there
         (folder / name).write_text("\n".join([start, *lines]) + "\n")
 
