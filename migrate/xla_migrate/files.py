@@ -43,14 +43,16 @@ class Content:
 
 def read(path: str) -> Content:
     """The whole file. Raises ``FileProblem`` also where it kept changing while it was read."""
-    with _as_problem(path):
-        for _ in range(3):
-            with open(path, "rb") as file:
+    for _ in range(3):
+        try:
+            with open(path, "rb", buffering=0) as file:
                 before = os.fstat(file.fileno())
                 data = file.read()
                 after = os.fstat(file.fileno())
-            if not stat.S_ISREG(before.st_mode) or _state(before) == _state(after):
-                return Content(path, data, stat.S_IMODE(before.st_mode))
+        except (OSError, ValueError) as error:
+            raise _problem(path, error) from error
+        if not stat.S_ISREG(before.st_mode) or _state(before) == _state(after):
+            return Content(path, data, stat.S_IMODE(before.st_mode))
     raise FileProblem(path, "the file changes while it is read")
 
 
@@ -126,11 +128,15 @@ def default_mode() -> int:
 def _as_problem(path: str) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError as error:
-        raise FileProblem(path, "no such file or directory") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise FileProblem(path, reason[:1].lower() + reason[1:]) from error
+        raise _problem(path, error) from error
+
+
+def _problem(path: str, error: Exception) -> FileProblem:
+    if isinstance(error, FileNotFoundError):
+        return FileProblem(path, "no such file or directory")
+    reason = getattr(error, "strerror", None) or str(error)
+    return FileProblem(path, reason[:1].lower() + reason[1:])
 
 
 def _state(status: os.stat_result) -> tuple[int, int]:

@@ -13,7 +13,8 @@ from xla_transforms.grouping import FRAMEWORK, FRAMEWORKS, GPU, imported, module
 
 _GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
-_NAMES = [name.encode() for name in (*FRAMEWORKS.split("|"), "GPU_NUM_DEVICES")]
+_SAID = (*FRAMEWORKS.split("|"), "GPU_NUM_DEVICES")
+_NAMES = [name.encode() for name in _SAID if not any(n in name and n != name for n in _SAID)]
 
 
 def speaks(data: bytes) -> bool:

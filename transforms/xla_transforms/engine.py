@@ -41,6 +41,7 @@ def migrate_program(
     outcomes: dict[str, Outcome] = {}
     texts: dict[str, tuple[str, bytes, str]] = {}
     old: dict[str, Renamed] = {}
+    read = False
     for path, data in files.items():
         try:
             text, encoding = decode(data)
@@ -48,11 +49,13 @@ def migrate_program(
             outcomes[path] = failure(path, data, error)
             continue
         outcomes[path] = Outcome(path, data, text, text, encoding)
-        older = renamed(text) if speaks(data) else None
+        spoken = speaks(data)
+        read = read or spoken
+        older = renamed(text) if spoken else None
         if older is not None:
             old[path] = older
         texts[path] = (older.text if older else text, data, encoding)
-    if any(speaks(data) for _, data, _ in texts.values()):
+    if read:
         from xla_transforms.pipeline import migrate_texts
 
         with _no_collections(), _depth():

@@ -16,12 +16,14 @@ from xla_transforms.program import Program
 from xla_transforms.roles import evaluate, fold, handing, structure, usage
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind
 from xla_transforms.roles.flow import reaching
+from xla_transforms.roles.questions import Questions
 from xla_transforms.scopes import Binding, How, ModuleIndex
 from xla_transforms.tree import walk
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
 
 Answer = TypeVar("Answer")
+_EXITS = {cst.Return, cst.Yield}
 
 
 class Roles:
@@ -33,14 +35,12 @@ class Roles:
         self.several: dict[ModuleIndex, list[cst.CSTNode]] = {}  # see placing.several
         self.replicated = program.replicated if replicated is None else replicated
         self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
-        self._provisional: dict[object, Any] = {}
         self._paths: dict[int, str] = {}
         self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._folded: dict[cst.CSTNode, bool | None] = {}
         self._memory: dict[object, Any] = {}
         self._variables: list[tuple[cst.Call, Facts]] | None = None
-        self._busy: set[object] = set()
-        self._cut = False
+        self._questions = Questions()
 
     def index(self, node: cst.CSTNode) -> ModuleIndex:
         return self.program.index_of(node)
@@ -50,31 +50,24 @@ class Roles:
         key = id(node)
         if key in self._facts:
             return self._facts[key]
-        if key in self._provisional:
-            self._cut = True
-            return cast(Facts, self._provisional[key])
-        if key in self._busy:
-            self._cut = True
+        questions = self._questions
+        if lacking := questions.lacking(key):
+            return cast(Facts, lacking[0])
+        if questions.is_open(key):
             return NOTHING
-        if self._variables is None and not self._busy:
-            self._gather()
-        outer_cut, self._cut = self._cut, False
-        self._busy.add(key)
+        if not questions:
+            questions.forget()
+            if self._variables is None:
+                self._gather()
+        state = questions.begin(key)
         try:
             facts = evaluate.expression(self, node)
         finally:
-            self._busy.discard(key)
+            questions.end(key)
         if not known(facts):
             facts = usage.evidence(self, node) or facts
-        # What was found while a question further out was open may lack its answer: it holds for that
-        # question only, where asking again would cost time that grows with every cycle.
-        if not self._cut or not self._busy:
+        if questions.settle(key, facts, state):
             self._facts[key] = facts
-        else:
-            self._provisional[key] = facts
-        if not self._busy:
-            self._provisional.clear()
-        self._cut = (self._cut or outer_cut) and bool(self._busy)
         return facts
 
     def kinds(self, node: cst.CSTNode | None) -> set[Kind]:
@@ -144,7 +137,7 @@ class Roles:
         """The ``return`` and ``yield`` of a function itself."""
         if function not in self._exits:
             own = walk(function.body, into_functions=False)
-            self._exits[function] = [n for n in own if isinstance(n, (cst.Return, cst.Yield))]
+            self._exits[function] = [n for n in own if type(n) in _EXITS]
         return self._exits[function]
 
     def fold(self, condition: cst.CSTNode) -> bool | None:
@@ -180,58 +173,43 @@ class Roles:
         """The answer to a question, kept unless one that is open further out had a part in it."""
         if key in self._memory:
             return cast("Answer", self._memory[key])
-        if key in self._provisional:
-            self._cut = True
-            return cast("Answer", self._provisional[key])
-        outer_cut, self._cut = self._cut, False
+        if lacking := self._questions.lacking(key):
+            return cast("Answer", lacking[0])
+        state = self._questions.begin()
         found = answer()
-        (self._provisional if self._cut and self._busy else self._memory)[key] = found
-        self._cut = self._cut or outer_cut
+        if self._questions.settle(key, found, state):
+            self._memory[key] = found
         return found
 
     def through_variables(self) -> list[tuple[cst.Call, Facts]]:
         """The calls of what variables hold, each with the functions and instances that it may be."""
         if self._variables is None:
-            self._cut = True
+            self._questions.rest_on_all()
         return self._variables or []
 
     def _gather(self) -> None:
         """Find those calls, before any other question is open: their answers would all be provisional."""
-        self._busy.add("gather")
+        state = self._questions.begin("gather")
         self._variables = list(handing.find_calls(self))
-        self._busy.discard("gather")
-        self._provisional.clear()
-        self._cut = False
+        self._questions.leave("gather", state)
 
     def guarded(self, key: object) -> Guard:
         """Marks a question as being asked; gives ``False`` where it is being asked already."""
-        return Guard(self, ("guard", key))
-
-    def enter(self, key: object) -> bool:
-        """Begin a question; ``False`` where it is open already, so that its answer cannot be waited for."""
-        if key in self._busy:
-            self._cut = True
-            return False
-        self._busy.add(key)
-        return True
-
-    def leave(self, key: object) -> None:
-        """End a question that ``enter`` began."""
-        self._busy.discard(key)
+        return Guard(self._questions, ("guard", key))
 
 
 class Guard:
     """A question that is open while the block runs. (A generator would cost as much as most questions.)"""
 
-    __slots__ = ("_free", "_key", "_roles")
+    __slots__ = ("_key", "_questions", "_state")
 
-    def __init__(self, roles: Roles, key: object) -> None:
-        self._roles, self._key = roles, key
+    def __init__(self, questions: Questions, key: object) -> None:
+        self._questions, self._key = questions, key
 
     def __enter__(self) -> bool:
-        self._free = self._roles.enter(self._key)
-        return self._free
+        self._state = None if self._questions.is_open(self._key) else self._questions.begin(self._key)
+        return self._state is not None
 
     def __exit__(self, *_: object) -> None:
-        if self._free:
-            self._roles.leave(self._key)
+        if self._state is not None:
+            self._questions.leave(self._key, self._state)

@@ -235,11 +235,15 @@ def returns(roles: Roles, function: cst.CSTNode) -> Facts:
             if isinstance(node, cst.Return):
                 found |= roles.facts(node.value) if node.value else fact(Kind.NONE)
             elif isinstance(node, cst.Yield) and isinstance(node.value, cst.BaseExpression):
-                sequence = cst.List([cst.Element(node.value)])
-                found.add(Fact(Kind.SEQUENCE, "yields", sequence))
+                found.add(Fact(Kind.SEQUENCE, "yields", _yielded(roles, node.value)))
     if not found:
         return fact(Kind.NONE)
     return frozenset(found) if known(frozenset(found)) else declared.annotation(roles, function.returns)
+
+
+def _yielded(roles: Roles, value: cst.BaseExpression) -> cst.CSTNode:
+    """A list of what one ``yield`` gives, the same each time: facts are told apart by their nodes."""
+    return roles.remembered(("yielded", id(value)), lambda: cst.List([cst.Element(value)]))
 
 
 def callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:

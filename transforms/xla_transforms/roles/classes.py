@@ -174,14 +174,21 @@ def _in_body(roles: Roles, binding: Binding) -> Facts:
 
 def set_through_self(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:
     """What sets ``self.attr`` in the methods of a class and its relatives: assignments, or ``locals()``."""
-    assigned = [
-        binding
-        for binding in roles.program.attributes.get(attr, ())
-        if isinstance(binding.node, cst.Attribute)
-        and is_self(roles, binding.node.value)
-        and related(roles, roles.index(binding.node).class_of(binding.node), node)
-    ]
+    assigned = [binding for owner, binding in _through_self(roles, attr) if related(roles, owner, node)]
     return assigned + _from_locals(roles, node, attr)
+
+
+def _through_self(roles: Roles, attr: str) -> list[tuple[cst.ClassDef, Binding]]:
+    """Every ``self.attr = ...`` of the program, each with its class."""
+    return roles.remembered(("through self", attr), lambda: list(_self_assignments(roles, attr)))
+
+
+def _self_assignments(roles: Roles, attr: str) -> Iterator[tuple[cst.ClassDef, Binding]]:
+    for binding in roles.program.attributes.get(attr, ()):
+        target = binding.node
+        owner = roles.index(target).class_of(target)
+        if owner is not None and isinstance(target, cst.Attribute) and is_self(roles, target.value):
+            yield owner, binding
 
 
 def _from_locals(roles: Roles, node: cst.ClassDef, attr: str) -> list[Binding]:

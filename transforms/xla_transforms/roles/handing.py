@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PARTIAL = "functools.partial"
 _HELD = {Kind.INSTANCE, Kind.CLASS, Kind.FUNCTION}
+_DEFINING = {cst.FunctionDef, cst.ClassDef, cst.ImportAlias}
 
 
 def instance_calls(roles: Roles, owner: cst.ClassDef) -> list[cst.Call]:
@@ -79,9 +80,8 @@ def _names_handed(roles: Roles) -> Iterator[str]:
     for index in roles.program.modules.values():
         for node in (*index.names(), *index.all(cst.Attribute)):
             parent = index.parent(node)
-            defines = isinstance(parent, (cst.FunctionDef, cst.ClassDef, cst.ImportAlias))
-            if not defines and not (isinstance(parent, cst.Call) and parent.func is node):
-                yield node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
+            if type(parent) not in _DEFINING and not (type(parent) is cst.Call and parent.func is node):
+                yield node.attr.value if type(node) is cst.Attribute else getattr(node, "value", "")
 
 
 def _may_hold(roles: Roles, function: cst.BaseExpression) -> bool:
@@ -158,35 +158,38 @@ def _is(roles: Roles, node: cst.BaseExpression, function: cst.CSTNode) -> bool:
 
 def _decorated(roles: Roles, function: cst.FunctionDef, position: int) -> Facts:
     """What a function decorates: itself, or as the inner function that a decorator with arguments gives."""
-    taken = 1 if isinstance(roles.index(function).class_of(function), cst.ClassDef) else 0
+    taken = 1 if roles.index(function).class_of(function) is not None else 0
     if position not in (0, taken):
         return NOTHING
-    outer = roles.index(function).function_of(function)
+    named = decorations(roles)
     found: set[Fact] = set()
-    for factory, definition in decorations(roles):
-        wanted = outer if factory else function
-        if any(_names(roles, decorator, wanted, factory) for decorator in definition.decorators):
-            kind = Kind.CLASS if isinstance(definition, cst.ClassDef) else Kind.FUNCTION
-            found.add(Fact(kind, "", definition))
+    for factory, wanted in ((True, roles.index(function).function_of(function)), (False, function)):
+        if wanted is None:
+            continue
+        for decorator, definition in named.get((factory, wanted.name.value), ()):
+            if _is(roles, decorator, wanted):
+                kind = Kind.CLASS if isinstance(definition, cst.ClassDef) else Kind.FUNCTION
+                found.add(Fact(kind, "", definition))
     return frozenset(found)
 
 
-def _names(roles: Roles, node: cst.Decorator, wanted: cst.FunctionDef | None, factory: bool) -> bool:
-    decorator = node.decorator
-    if factory != isinstance(decorator, cst.Call) or wanted is None:
-        return False
-    named = decorator.func if isinstance(decorator, cst.Call) else decorator
-    last = named.attr if isinstance(named, cst.Attribute) else named
-    return getattr(last, "value", "") == wanted.name.value and _is(roles, named, wanted)
+Decoration = tuple[cst.BaseExpression, "cst.FunctionDef | cst.ClassDef"]
 
 
-def decorations(roles: Roles) -> list[tuple[bool, cst.FunctionDef | cst.ClassDef]]:
-    """The decorated definitions of the program, each with whether a decorator is called for it."""
-    return roles.remembered("decorations", lambda: list(_decorations(roles)))
+def decorations(roles: Roles) -> dict[tuple[bool, str], list[Decoration]]:
+    """The decorators of the program with what they decorate, by whether they are called for it and by their
+    last name."""
+    return roles.remembered("decorations", lambda: _decorations(roles))
 
 
-def _decorations(roles: Roles) -> Iterator[tuple[bool, cst.FunctionDef | cst.ClassDef]]:
+def _decorations(roles: Roles) -> dict[tuple[bool, str], list[Decoration]]:
+    found: dict[tuple[bool, str], list[Decoration]] = {}
     for index in roles.program.modules.values():
         for node in index.all(cst.FunctionDef, cst.ClassDef):
-            if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-                yield from ((f, node) for f in {isinstance(d.decorator, cst.Call) for d in node.decorators})
+            assert isinstance(node, (cst.FunctionDef, cst.ClassDef))
+            for given in node.decorators:
+                factory = isinstance(given.decorator, cst.Call)
+                named = given.decorator.func if isinstance(given.decorator, cst.Call) else given.decorator
+                last = named.attr if isinstance(named, cst.Attribute) else named
+                found.setdefault((factory, getattr(last, "value", "")), []).append((named, node))
+    return found

@@ -69,6 +69,10 @@ class Spawn:
 
 def spawns(roles: Roles) -> list[Spawn]:
     """All starts of a program."""
+    return roles.remembered("spawns", lambda: _spawns(roles))
+
+
+def _spawns(roles: Roles) -> list[Spawn]:
     calls = roles.program.calls
     found = [c for name in ("spawn", "start_processes") for c in calls.get(name, ())]
     spawners = [_spawner(roles, c) for c in found if roles.path(c.func) in SPAWNERS]
