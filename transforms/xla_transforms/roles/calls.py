@@ -11,6 +11,7 @@ from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
     DATA_PARALLEL,
     DISTRIBUTED_DATA_PARALLEL,
+    FULLY_SHARDED,
     MODEL_METHODS_SAME,
     TENSOR_METHODS,
     result_of,
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 
 # What gives back what it is given, or a wrapper that stands for it.
-_AS_ITS_ARGUMENT = frozenset({"copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL})
+_AS_ITS_ARGUMENT = frozenset(
+    {"copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL, *FULLY_SHARDED}
+)
 
 # What names the device in use, be it as a device or by its number.
 _CURRENT_DEVICE = frozenset(
