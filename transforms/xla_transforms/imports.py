@@ -20,6 +20,7 @@ ALIASES = {
     "sagemaker.huggingface.TrainingCompilerConfig": "TrainingCompilerConfig",
     "sagemaker.pytorch.TrainingCompilerConfig": "TrainingCompilerConfig",
     "time": "time",
+    "timm.utils.dispatch_clip_grad": "dispatch_clip_grad",
     "torch": "torch",
     "torch.distributed": "dist",
     "torch.utils.data.DistributedSampler": "DistributedSampler",
@@ -27,7 +28,7 @@ ALIASES = {
 }
 _PACKAGE = "torch_xla.amp."
 # What is imported from its package, by name.
-_FROM = (_PACKAGE, "torch_xla.distributed.fsdp.", "sagemaker.", "torch.utils.data.")
+_FROM = (_PACKAGE, "torch_xla.distributed.fsdp.", "sagemaker.", "timm.utils.", "torch.utils.data.")
 _CUDA_TWINS = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 
