@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from xla_migrate.verify import Trace
+from xla_migrate.verify.shards import joined
 from xla_migrate.verify.trace import Request
 from xla_migrate.verify.trace_file import STDERR, TRACE, load, read_text
 
@@ -71,7 +72,7 @@ def record_replicas(python: Path, script: Path, workdir: Path, world: int, argv:
             for rank in range(world)
         ]  # fmt: skip
         running = [_started(python, request) for request in requests]
-        return [_finished(one) for one in running]
+        return joined([_finished(one) for one in running])
 
 
 def _started(python: Path, request: Request) -> tuple[subprocess.Popen[str], Request]:

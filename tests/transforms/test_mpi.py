@@ -58,7 +58,7 @@ def test_the_runtime_tells_what_mpi_told(line: str, expected: str) -> None:
 )
 def test_what_has_no_counterpart_is_an_error(line: str) -> None:
     assert written(line) == line
-    assert findings(launched(line, before=BEFORE), "mpi") == [("XLA156", 13)]
+    assert findings(launched(line, before=BEFORE), "mpi") == [("XLA159", 13)]
 
 
 def test_the_master_of_mpi_is_the_master() -> None:

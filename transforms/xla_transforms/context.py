@@ -11,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.apex import Amp
 from xla_transforms.frameworks import Frameworks
+from xla_transforms.fsdp import Sharded
 from xla_transforms.loops import Loops
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.placing import Placing, may_be_cpu, sharding, shares_several
@@ -118,12 +119,24 @@ class Context:
         """Whether anything in the program names CUDA (or torch's accelerator) as a place to compute."""
         return self.program.uses_cuda
 
+    @property
+    def sharded(self) -> Sharded:
+        """The models of the program that FullyShardedDataParallel parts among processes."""
+        scales, wrapper = self.target.has_grad_scaler, self.target.fully_sharded
+        return self.roles.remembered("fully sharded", lambda: Sharded(self.roles, scales, wrapper))
+
+    @property
+    def parted(self) -> bool:
+        """Whether the program parts a model among processes in a way that has no counterpart."""
+        modules = self.program.modules.values()
+        if self.roles.remembered("sharding", lambda: any(map(sharding, modules))):
+            return True
+        return bool(self.sharded.references) and not (self.sharded.active and self.replicas.active)
+
     @cached_property
     def uses_cuda(self) -> bool:
         """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
-        modules = self.program.modules.values()
-        sharded = self.roles.remembered("sharded", lambda: any(map(sharding, modules)))
-        return self.names_cuda and not shares_several(self) and not sharded
+        return self.names_cuda and not shares_several(self) and not self.parted
 
     @cached_property
     def speaks_of_gpu(self) -> bool:

@@ -28,7 +28,7 @@ ALIASES = {
 }
 _PACKAGE = "torch_xla.amp."
 # What is imported from its package, by name.
-_FROM = (_PACKAGE, "sagemaker.", "timm.utils.", "torch.utils.data.")
+_FROM = (_PACKAGE, "torch_xla.distributed.fsdp.", "sagemaker.", "timm.utils.", "torch.utils.data.")
 _CUDA_TWINS = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 
@@ -52,7 +52,7 @@ class ImportTable:
 
     def _replaces(self, module: str) -> bool:
         """Whether the file imports CUDA's thing of this name, whose import line the new one replaces."""
-        if not module.startswith(_PACKAGE):
+        if not module.startswith(_PACKAGE) and module not in self.twins:
             return False
         alias = ALIASES[module]
         twins = {twin.format(alias) for twin in _CUDA_TWINS} | self.twins.get(module, frozenset())

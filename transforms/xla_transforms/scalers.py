@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from xla_transforms.context import Context
 
 CUDA_PATHS = frozenset({"torch.cuda.amp.GradScaler", "torch.cuda.amp.grad_scaler.GradScaler"})
-PATHS = CUDA_PATHS | {"torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler", "torch.GradScaler"}
+SHARDED_PATHS = frozenset(
+    f"torch.distributed.fsdp.{module}ShardedGradScaler" for module in ("", "sharded_grad_scaler.")
+)
+PATHS = CUDA_PATHS | SHARDED_PATHS | {
+    "torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler", "torch.GradScaler",
+}  # fmt: skip
 _NOTHING_LEFT = ("unscale_", "update", "load_state_dict")
 Holder = tuple[object, str]
 
@@ -97,7 +102,7 @@ def made(roles: Roles) -> Iterator[cst.Call]:
         for call in index.all(cst.Call):
             assert isinstance(call, cst.Call)
             last = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-            if isinstance(call.func, cst.Name) or last == "GradScaler":
+            if isinstance(call.func, cst.Name) or last.endswith("GradScaler"):
                 paths = roles.spelled(call.func)
                 if paths and paths <= PATHS and not _for_other_device(roles, call):
                     yield call

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 
 CPU = torch.device("cpu")
+PERIOD = 11
+"""After so many elements the weights of a digest begin anew."""
+
 SAMPLED = 65_536
 """At most about so many elements of a batch enter its digest."""
 
@@ -37,16 +40,22 @@ def norms(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     return torch._foreach_norm([_plain(tensor) for tensor in tensors]) if tensors else ()
 
 
-def digests(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """The sums of tensors under fixed weights. For ``untouched`` code."""
+def digests(tensors: Sequence[torch.Tensor], starts: Sequence[int] = ()) -> Sequence[torch.Tensor]:
+    """The sums of tensors under fixed weights; ``starts`` are the places of parts in what they are parts
+    of. For ``untouched`` code."""
     values = [_plain(tensor).reshape(-1) for tensor in tensors]
-    return [torch.dot(value, weights(value.numel(), value.device)) for value in values]
+    if not any(starts):
+        return [torch.dot(value, weights(value.numel(), value.device)) for value in values]
+    return [
+        torch.dot(value, weights(start % PERIOD + value.numel(), value.device)[start % PERIOD :])
+        for value, start in zip(values, starts, strict=True)
+    ]
 
 
 @lru_cache(maxsize=512)
 def weights(count: int, device: torch.device) -> torch.Tensor:
     """Whole numbers from -5 to 5 in a fixed order, as float32."""
-    numbers = (torch.arange(count, dtype=torch.int64) * 37) % 11 - 5
+    numbers = (torch.arange(count, dtype=torch.int64) * 37) % PERIOD - 5
     return numbers.to(torch.float32).to(device)
 
 

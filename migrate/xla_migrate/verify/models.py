@@ -10,9 +10,8 @@ import torch
 
 from xla_migrate.verify import measure
 from xla_migrate.verify.hooks import after
-
-WRAPPER = "module."
-"""What DataParallel and DistributedDataParallel put before the names of a model's parameters."""
+from xla_migrate.verify.shards import plain_name, shards_in
+from xla_migrate.verify.trace import Shard
 
 
 class Models:
@@ -66,15 +65,20 @@ class Models:
     def state_of(self, module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
         """Parameters and buffers by the names they have in the model itself."""
         found = [*module.named_parameters(), *module.named_buffers()]
-        return ((name.removeprefix(WRAPPER), tensor) for name, tensor in found)
+        return ((plain_name(name), tensor) for name, tensor in found)
 
     def names(self, groups: Sequence[Sequence[torch.Tensor]]) -> list[list[str]]:
         """The name of each parameter of each optimizer, empty for one that no model holds any more."""
         known: dict[int, str] = {}
         for module in self.outermost:
             for name, parameter in module.named_parameters():
-                known.setdefault(id(parameter), name.removeprefix(WRAPPER))
+                known.setdefault(id(parameter), plain_name(name))
         return [[known.get(id(parameter), "") for parameter in group] for group in groups]
+
+    def shards(self, optimizer: torch.optim.Optimizer) -> list[Shard | None]:
+        """The parts that this process holds of an optimizer's parameters, ``None`` for whole ones."""
+        found = shards_in(module for module in (ref() for ref in self._all) if module is not None)
+        return [found.get(id(parameter)) for parameter in parameters_of(optimizer)]
 
     def tied(self) -> list[list[str]]:
         """The groups of names under which one parameter is known."""
@@ -82,7 +86,7 @@ class Models:
         for module in self.outermost:
             by_id: dict[int, list[str]] = {}
             for name, parameter in module.named_parameters(remove_duplicate=False):
-                by_id.setdefault(id(parameter), []).append(name.removeprefix(WRAPPER))
+                by_id.setdefault(id(parameter), []).append(plain_name(name))
             found += [names for names in by_id.values() if len(names) > 1]
         return found
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.utils import clip_grad
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -27,7 +28,7 @@ from xla_migrate.verify import measure
 from xla_migrate.verify.hooks import after, before
 from xla_migrate.verify.loading import Loading
 from xla_migrate.verify.models import Models, parameters_of
-from xla_migrate.verify.trace import Array, Evaluation, Step, Trace
+from xla_migrate.verify.trace import Array, Evaluation, Shard, Step, Trace
 
 UNSCALED = "_loss_before_scaling"
 HALVES = {torch.bfloat16: "bfloat16", torch.float16: "bfloat16"}  # the CPU's autocast has one half
@@ -67,6 +68,7 @@ class Recorder:
         self.order: list[str] = []
         self._handles: list[tuple[list[int], torch.Tensor | None]] = []
         self._gradients: tuple[list[int], Sequence[torch.Tensor]] | None = None
+        self._shards: dict[int, list[Shard | None]] = {}
         self._evaluations: list[tuple[Evaluation, torch.Tensor]] = []
         self._start = time.perf_counter()
         self._last_inputs: tuple[weakref.ref[Any], Any, Any] | None = None
@@ -76,8 +78,9 @@ class Recorder:
         self.models.install()
         self.loading.install()
         after(torch.nn.Module, "__call__", self._called)
-        after(GradScaler, "scale", _remember_unscaled)
-        after(GradScaler, "unscale_", lambda scaler, result, args: self.order.append("unscale"))
+        for scaler in (GradScaler, ShardedGradScaler):
+            after(scaler, "scale", _remember_unscaled)
+            after(scaler, "unscale_", lambda scaler, result, args: self.order.append("unscale"))
         after(autocast, "__enter__", self._casting)
         for name in ("clip_grad_norm_", "clip_grad_value_"):
             before([torch.nn.utils, clip_grad], name, lambda: self.order.append("clip"))
@@ -159,12 +162,21 @@ class Recorder:
     def _measured(self, optimizer: Any) -> dict[str, Any]:
         parameters = list(parameters_of(optimizer))
         reached, gradients = self._gradients or _gradients_of(optimizer)
-        values = [*measure.norms(parameters), *measure.digests(parameters), *gradients]
+        starts = self._starts(optimizer)
+        values = [*measure.norms(parameters), *measure.digests(parameters, starts), *gradients]
         self._handles.append((reached, torch.stack(values) if values else None))
         return {
             "learning_rates": [float(group.get("lr", 0.0)) for group in optimizer.param_groups],
             "unreached": sorted(set(range(len(parameters))) - set(reached)),
         }
+
+    def _starts(self, optimizer: Any) -> list[int]:
+        """Where the parts that this process holds of parameters begin; empty where it holds them whole."""
+        number = self.models.number_of(optimizer)
+        if number not in self._shards:
+            self._shards[number] = self.models.shards(optimizer)
+        shards = self._shards[number]
+        return [0 if s is None else s.start for s in shards] if any(shards) else []
 
     def write_into(self, trace: Trace, materialise: Callable[[list[torch.Tensor]], None]) -> None:
         """Read all values, at the end; ``materialise`` computes pending tensors in one go."""
@@ -189,6 +201,8 @@ class Recorder:
         trace.parameters = [[to_array(tensor) for tensor in group] for group in groups]
         trace.modules = [{n: to_array(tensor) for n, tensor in state.items()} for state in states]
         trace.names, trace.tied = models.names(groups), models.tied()
+        if any(map(any, self._shards.values())):
+            trace.shards = [models.shards(optimizer) for optimizer in models.optimizers]
 
 
 @measure.untouched

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xla_migrate.verify import processes
+from xla_migrate.verify.shards import joined
 from xla_migrate.verify.trace import Request, Trace
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def record_replicas(
             )
             for rank in range(world)
         ]
-        return runner.record_all(requests)
+        return joined(runner.record_all(requests))
 
 
 def fork_all(requests: list[Request], child: Callable[[Request], None]) -> list[int | None]:

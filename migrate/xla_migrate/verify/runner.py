@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from xla_migrate.verify.failures import unrecorded
 from xla_migrate.verify.overlay import remove
+from xla_migrate.verify.shards import joined
 from xla_migrate.verify.trace import Request, Trace
 from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, load, read_text
 
@@ -94,7 +95,7 @@ class Runner:
                 timeout=timeout,
                 **options,
             )
-            return _collect(request, Path(directory), self._ask(request, progress))
+            return joined([_collect(request, Path(directory), self._ask(request, progress))])[0]
 
     def record_all(self, requests: list[Request]) -> list[Trace]:
         """Run requests of one side at once, in processes that may wait for each other."""

@@ -159,6 +159,16 @@ class Sample:
     shapes: str = ""
 
 
+@dataclass(frozen=True)
+class Shard:
+    """The part of a parameter that a process holds: ``size`` elements from ``start`` on of one that has
+    ``shape`` when all parts are together; what else it holds is padding."""
+
+    shape: list[int]
+    start: int
+    size: int
+
+
 @dataclass
 class Trace:
     """One recorded run.
@@ -204,6 +214,8 @@ class Trace:
     world: int = 1
     names: list[list[str]] = field(default_factory=list)
     tied: list[list[str]] = field(default_factory=list)
+    shards: list[list[Shard | None]] = field(default_factory=list)
+    """By optimizer and position, of parameters whose values here are those of a part; empty without any."""
     stdout: str = ""
     stderr: str = ""
     parameters: list[list[Array]] = field(default_factory=list)

@@ -20,6 +20,7 @@ from xla_migrate.verify.trace import (
     Failure,
     HostRead,
     Sample,
+    Shard,
     Step,
     Trace,
 )
@@ -79,6 +80,7 @@ def _read(archive: zipfile.ZipFile, path: Path) -> Trace:
         raise BadTrace(f"{path} was recorded by another version of xla-migrate; record it again")
     for name, kind in RECORDS.items():
         summary[name] = [kind(**record) for record in summary[name]]
+    summary["shards"] = [[s and Shard(**s) for s in group] for group in summary.get("shards", [])]
     if summary["failure"]:
         summary["failure"] = Failure(**summary["failure"])
     for name in STREAMS:

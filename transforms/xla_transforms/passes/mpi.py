@@ -17,14 +17,14 @@ from xla_transforms.statements import live_calls
 from xla_transforms.tree import has_star, value_of
 
 TOLD = Rule(
-    "XLA155",
+    "XLA158",
     "mpi-collective",
     "What processes tell one another through mpi4py goes through torch_xla.",
     "Processes that torch_xla.launch starts are not MPI's: each is a world of one to it "
     "(pytorch/xla v2.9.0, torch_xla.py, launch).",
 )
 LEFT = Rule(
-    "XLA156",
+    "XLA159",
     "mpi-left",
     "A call of mpi4py's communicator is left; it reaches no other replica.",
     "Processes that torch_xla.launch starts are not MPI's: each is a world of one to it "

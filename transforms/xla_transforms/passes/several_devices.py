@@ -66,11 +66,27 @@ def _several(context: Context) -> None:
         context.plan.report(SEVERAL, first, "left as its program is, which names several GPUs", advice)
 
 
+def _fully_sharded(context: Context) -> None:
+    """Where a program is left for the sake of one construct: that is told, and each file it is not in."""
+    if not context.parted:
+        return
+    unclear, first = context.sharded.obstacle, context.index.source.module.body[0]
+    if unclear is None:
+        reason = context.replicas.obstacle or "its processes become one (--no-distributed)"
+        context.plan.report(SHARDED, first, f"the model stays sharded for CUDA: {reason}", _FSDP)
+    elif context.roles.index(unclear.node) is context.index:
+        context.plan.report(SHARDED, unclear.node, unclear.reason, _FSDP)
+    elif context.speaks_of_gpu:
+        context.plan.report(SHARDED, first, "left as its program is, which several processes share", _FSDP)
+
+
 def _sharded(context: Context) -> None:
+    if context.sharded.references:
+        _fully_sharded(context)
+        return
     advice = "write it for torch_xla.distributed.fsdp or spmd, then migrate again"
     for path, binding in sharding(context.index)[:1]:
-        told = _FSDP if ".fsdp" in path or path.endswith("fully_shard") else advice
-        context.plan.report(SHARDED, binding.statement, f"{path} is made for several processes", told)
+        context.plan.report(SHARDED, binding.statement, f"{path} is made for several processes", advice)
         return
     modules = context.program.modules.values()
     if context.speaks_of_gpu and any(sharding(module) for module in modules):

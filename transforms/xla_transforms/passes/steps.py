@@ -130,6 +130,8 @@ def _places(
 ) -> list[Place] | None:
     """Where the gradients are reduced before the step does; across functions where there are replicas."""
     effects = context.loops.effects
+    if context.distributed and context.sharded.active:
+        return None  # the model reduces its gradients itself
     if context.distributed:
         averages = context.replicas.averaging.averages
         return Gradients(effects, averages, scaled=scaled).places(call, optimizer)

@@ -29,7 +29,7 @@ __all__ = [
 
 _SHARDING = tuple(
     f"torch.distributed.{name}."
-    for name in ("fsdp", "tensor", "_tensor", "_composable", "_shard", "pipelining", "pipeline", "rpc")
+    for name in ("tensor", "_tensor", "_composable", "_shard", "pipelining", "pipeline", "rpc")
 )
 
 

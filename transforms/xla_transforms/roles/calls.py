@@ -11,6 +11,7 @@ from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
     DATA_PARALLEL,
     DISTRIBUTED_DATA_PARALLEL,
+    FULLY_SHARDED,
     MODEL_METHODS_SAME,
     TENSOR_METHODS,
     result_of,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # What gives back what it is given, or a wrapper that stands for it.
 _AS_ITS_ARGUMENT = frozenset(
     {
-        "copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL,
+        "copy.deepcopy", *DATA_PARALLEL, *DISTRIBUTED_DATA_PARALLEL, *FULLY_SHARDED,
         "horovod.torch.DistributedOptimizer",
         "apex.contrib.optimizers.FP16_Optimizer", "apex.fp16_utils.FP16_Optimizer",
     }

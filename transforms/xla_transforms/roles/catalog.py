@@ -29,6 +29,7 @@ _RESULTS: tuple[tuple[str, Kind, str], ...] = (
     ("torch.amp.GradScaler", Kind.SCALER, "="),
     ("torch.amp.grad_scaler.GradScaler", Kind.SCALER, "="),
     ("torch.GradScaler", Kind.SCALER, "="),
+    ("torch.distributed.fsdp.*ShardedGradScaler", Kind.SCALER, "="),
     ("torch_xla.amp.GradScaler", Kind.SCALER, "="),
     ("torch.utils.data.DataLoader", Kind.LOADER, "="),
     ("torch.utils.data.dataloader.DataLoader", Kind.LOADER, "="),
@@ -118,6 +119,10 @@ DISTRIBUTED_DATA_PARALLEL = frozenset(
     f"{package}.{module}DistributedDataParallel"
     for package in ("torch.nn.parallel", "apex.parallel")
     for module in ("", "distributed.")
+)
+FULLY_SHARDED = frozenset(
+    f"torch.distributed.fsdp.{module}FullyShardedDataParallel"
+    for module in ("", "fully_sharded_data_parallel.")
 )
 
 BUILTIN_NUMBERS = frozenset({"len", "float", "int", "round", "id", "ord"})

@@ -22,6 +22,12 @@ ALIASES = {
     "torch_xla.amp.syncfree": "syncfree",
     "torch_xla.core.xla_model": "xm",
     "torch_xla.debug.profiler": "xp",
+    "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel": "FSDP",
+    "torch_xla.distributed.fsdp.consolidate_sharded_state_dicts": "consolidate_sharded_state_dicts",
+    "torch_xla.distributed.fsdp.wrap.always_wrap_policy": "always_wrap_policy",
+    "torch_xla.distributed.fsdp.wrap.lambda_auto_wrap_policy": "lambda_auto_wrap_policy",
+    "torch_xla.distributed.fsdp.wrap.size_based_auto_wrap_policy": "size_based_auto_wrap_policy",
+    "torch_xla.distributed.fsdp.wrap.transformer_auto_wrap_policy": "transformer_auto_wrap_policy",
     "torch_xla.distributed.parallel_loader": "pl",
     "torch_xla.distributed.xla_backend": "xla_backend",
     "torch_xla.distributed.xla_multiprocessing": "xmp",
@@ -106,6 +112,7 @@ class Target:
     swaps_parameters: bool = True  # torch can keep the parameters that a move to the device replaces
     trainer_optimizer: str = ""  # for optim= of transformers' Trainer; "" where old transformers may run
     since: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of names: in full, first release
+    fully_sharded: str = "torch_xla.distributed.fsdp.XlaFullyShardedDataParallel"  # "" where it was not tried
     launcher: str = ""  # what SageMaker's estimators call the launcher of its training jobs
 
     @property

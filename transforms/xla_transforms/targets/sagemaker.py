@@ -33,6 +33,7 @@ SAGEMAKER = replace(
     launch_with=Spelling(XM, "{0}({m}.get_ordinal(), *{1})"),
     launcher_entry="_mp_fn",
     launcher="pytorchxla",
+    fully_sharded="",
     trainer_optimizer="adamw_torch_xla",  # the container with torch 1.11 has transformers 4.21
     process_group=Spelling(
         "torch.distributed",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import multiprocessing.context
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from xla_migrate.verify.calls import Calls
 from xla_migrate.verify.cuda_stand_in.cuda_module import NAME
+from xla_migrate.verify.hooks import after
 from xla_migrate.verify.measure import unwatched
 
 SUM, AVERAGE = dist.ReduceOp.SUM, dist.ReduceOp.AVG
@@ -43,6 +45,7 @@ def install(rank: int, world: int, calls: Calls) -> None:
         return
     _count_devices(world)
     _wrap_models(calls)
+    _shard_models()
     _synchronise_norms()
     _fit_to_gloo()
 
@@ -130,6 +133,29 @@ def _wrap_models(calls: Calls) -> None:
 
     kind.__init__ = wrapped
     kind._passing_sync_batchnorm_handle = lambda self, module: None  # refuses norms on a CPU
+
+
+def _shard_models() -> None:
+    """``FullyShardedDataParallel`` shards on the CPU; parameters keep their names, as on torch_xla."""
+    fsdp: Any = importlib.import_module("torch.distributed.fsdp")
+    inside: Any = importlib.import_module("torch.distributed.fsdp._init_utils")
+    inside._check_module_states_for_sync_module_states = lambda states: None  # wants them on a GPU
+    begin = fsdp.FullyShardedDataParallel.__init__
+
+    @functools.wraps(begin)
+    def sharded(self: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(begin).bind(self, module, *args, **kwargs).arguments
+        given |= {"device_id": torch.device("cpu"), "use_orig_params": True, "cpu_offload": None}
+        with unwatched():
+            begin(**given)
+
+    fsdp.FullyShardedDataParallel.__init__ = sharded
+    after(fsdp.FullStateDictConfig, "__init__", _stay)
+
+
+def _stay(config: Any, result: Any, args: Any) -> None:
+    """What is on the CPU is not brought there: its memory would be freed while it is read (PyTorch 2.9)."""
+    config.offload_to_cpu = False
 
 
 class _Total(torch.autograd.Function):

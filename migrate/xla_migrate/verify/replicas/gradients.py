@@ -58,6 +58,8 @@ class Reductions:
 
     def _stepped(self, optimizer: Any) -> None:
         counts = [self._counts.pop(id(parameter), 0) for parameter in _reached(optimizer)]
+        if any(hasattr(parameter, "_is_sharded") for parameter in _reached(optimizer)):
+            counts = []  # the model reduces its gradients itself, before they come to be the parameters'
         self.steps.append([min(counts), max(counts)] if counts else [])
 
 
