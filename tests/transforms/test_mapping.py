@@ -242,4 +242,21 @@ def test_an_optimizer_that_a_class_from_outside_sets_is_unknown_and_said_why() -
     Trainer().run(DataLoader(data))
     """
     (told,) = unknown(only({"main.py": code}), "step")
-    assert told.endswith("Trainer inherits from elsewhere.Base, which is not in the project")
+    assert told.endswith("sets self.optimizer of Trainer, which inherits from elsewhere.Base")
+
+
+def test_what_is_known_to_be_an_optimizer_by_its_use_alone_is_traced_back() -> None:
+    code = """
+    from elsewhere import get_optimizer
+
+    def train(loader, optimizer):
+        for x in loader:
+            optimizer.zero_grad()
+            net(x.cuda()).sum().backward()
+            optimizer.step()
+
+    net = nn.Linear(8, 1).cuda()
+    train(DataLoader(data), get_optimizer(net))
+    """
+    (told,) = unknown(only({"main.py": code}), "step")
+    assert told.endswith("elsewhere.get_optimizer(), which main.py:14 calls, is not in the project")

@@ -30,6 +30,12 @@ def test_what_draws_nothing_on_the_device_needs_no_seed() -> None:
     check_noop(launched("x = torch.rand(3)"), "replica_seeds")
 
 
+def test_what_draws_on_a_device_that_may_be_the_cpu_needs_a_seed() -> None:
+    chosen = 'd = torch.device("cuda" if fast else "cpu")'
+    assert SEED in migrate(launched(chosen, "x = torch.rand(3, device=d)"), "replica_seeds").code
+    check_noop(launched('x = torch.rand(3, device="cpu")'), "replica_seeds")
+
+
 @pytest.mark.parametrize("seed", ["torch.manual_seed(1)", "torch.cuda.manual_seed_all(1 + dist.get_rank())"])
 def test_a_seed_of_each_process_is_enough(seed: str) -> None:
     check_noop(launched(seed, MODEL), "replica_seeds")

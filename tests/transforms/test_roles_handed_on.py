@@ -381,6 +381,18 @@ def test_the_first_parameter_of_a_function_in_a_method_is_not_the_instance() -> 
     assert kinds(code, "self.model") == set()
 
 
+def test_the_first_parameter_of_a_static_method_is_not_the_instance() -> None:
+    code = """
+    class Trainer:
+        @staticmethod
+        def fill(part):
+            part.model = Net()
+        def run(self):
+            print(self.model)
+    """
+    assert kinds(code, "self.model") == set()
+
+
 def test_a_partial_hands_its_arguments_to_the_function_it_is_made_of() -> None:
     code = "from functools import partial\ndef k(x):\n    return x\ndef f(m):\n    print(m)\n"
     assert kinds(code + "partial(f, Net())", "m") == {"model"}

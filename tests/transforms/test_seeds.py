@@ -18,8 +18,7 @@ def test_seed_of_a_cpu_script_stays() -> None:
 
 
 def test_seed_of_a_test_that_speaks_of_no_gpu_stays() -> None:
-    head = "import torch, torch.optim\nimport {}\nfrom train import net\n"
-    seeds = head + "torch.manual_seed(0)\nnet(torch.rand(2, 2))\n"
+    seeds = "import torch.optim\nimport {}\nfrom train import net\ntorch.manual_seed(0)\nprint(net)\n"
     train = b"import torch\nnet = torch.nn.Linear(2, 2).cuda()\n"
     for module, changed in (("unittest", False), ("timeit", True)):
         files = {"check.py": seeds.format(module).encode(), "train.py": train}

@@ -71,7 +71,7 @@ class Answers:
         reason = self.reasons.why(base, *_STEPPED, *([Kind.INSTANCE] if self._steps_itself(base) else []))
         if not reason and not part.uses and not self._declared(receiver(call)):
             reason = "it is stepped like an optimizer, and no call is seen to make it"
-            reason += self.reasons.behind(base)
+            reason += self.reasons.behind(base, *_STEPPED)
         if reason and part.detail != Kind.SCHEDULER.value:
             yield Unknown("step", part.place, part.text, reason)
 

@@ -39,15 +39,10 @@ class Reasons:
             found = ["what it is made of cannot be read"]
         return " or ".join(found[:3])
 
-    def behind(self, node: cst.CSTNode | None) -> str:
-        """What hides where an attribute of an instance is set: a class from outside; else nothing."""
-        owner = self.roles.index(node).class_of(node) if isinstance(node, cst.Attribute) else None
-        if owner is None or not isinstance(node, cst.Attribute) or not is_self(self.roles, node.value):
-            return ""
-        outside = [base for base in bases(self.roles, owner) if isinstance(base, str)]
-        if set_through_self(self.roles, owner, node.attr.value) or not outside:
-            return ""
-        return f": {owner.name.value} inherits from {outside[0]}, which is not in the project"
+    def behind(self, node: cst.CSTNode | None, *wanted: Kind) -> str:
+        """The way back from what is known by its use alone; empty where none is seen."""
+        found = list(dict.fromkeys(self._why(node, wanted, 0, set()))) if node is not None else []
+        return "".join(f": {' or '.join(found[:3])}" for _ in found[:1])
 
     def _why(self, node: cst.CSTNode, wanted: tuple[Kind, ...], depth: int, seen: set[int]) -> Iterator[str]:
         if depth > _DEPTH or id(node) in seen:
@@ -144,7 +139,10 @@ class Reasons:
         elif owner is not None and is_self(self.roles, node.value):
             found = set_through_self(self.roles, owner, node.attr.value)
             if not found:
-                yield f"nothing in the project sets self.{node.attr.value} of {owner.name.value}"
+                paths = (base for base in bases(self.roles, owner) if isinstance(base, str))
+                outside = [path for path in paths if not path.startswith("builtins.")]
+                told = f", which inherits from {outside[0]}" if outside else ""
+                yield f"nothing in the project sets self.{node.attr.value} of {owner.name.value}{told}"
             for binding in found:
                 yield from self._binding(binding, text_of(self.roles, node), wanted, depth, seen)
         elif not self.roles.kinds(node.value):

@@ -85,4 +85,4 @@ def _draws(context: Context) -> Iterator[bool]:
             if name in _DRAWS or context.roles.path(call.func).startswith(_LIBRARIES):
                 yield True
             elif name in _PLACED and (device := argument(call, "device")) is not None:
-                yield "cpu" not in context.roles.places(device.value)
+                yield context.roles.places(device.value) != {"cpu"}

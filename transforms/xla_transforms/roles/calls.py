@@ -335,8 +335,7 @@ def _owner(roles: Roles, function: cst.FunctionDef) -> cst.ClassDef | None:
     outer = next(outers, None)
     if not isinstance(outer, cst.ClassDef):
         return None
-    static = any(getattr(d.decorator, "value", "") == "staticmethod" for d in function.decorators)
-    return None if static else outer
+    return None if classes.is_static(function) else outer
 
 
 def _arguments(

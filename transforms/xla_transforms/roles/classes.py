@@ -215,8 +215,15 @@ def is_self(roles: Roles, node: cst.CSTNode) -> bool:
     owner = roles.index(node).scope_of(node).owner(node.value)
     if owner is None or owner.parent is None or not isinstance(owner.parent.node, cst.ClassDef):
         return False
-    params = parameters(owner.node) if isinstance(owner.node, cst.FunctionDef) else []
+    if not isinstance(owner.node, cst.FunctionDef) or is_static(owner.node):
+        return False
+    params = parameters(owner.node)
     return bool(params) and params[0].name.value == node.value
+
+
+def is_static(function: cst.FunctionDef) -> bool:
+    """Whether a method is handed no instance."""
+    return any(getattr(d.decorator, "value", "") == "staticmethod" for d in function.decorators)
 
 
 def _from_keywords(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
