@@ -20,6 +20,8 @@ CASES = [case for case in runnable_cases() if case.replicas > 1 and not case.dis
 RUNS = [(case, case.replicas) for case in CASES]
 AS_ONE = {"ddp_imagenet", "ddp_mp_spawn", "ddp_slurm", "ddp_torchrun"}  # one of each way to be launched
 RUNS += [(case, 1) for case in CASES if case.name in AS_ONE]
+AS_FOUR = {"ddp_slurm", "ddp_torchrun"}
+RUNS += [(case, 4) for case in CASES if case.name in AS_FOUR]
 ALONE = [case for case in runnable_cases() if case.distributed]
 
 

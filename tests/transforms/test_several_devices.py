@@ -26,7 +26,7 @@ def test_a_model_on_two_gpus_is_left_with_its_loop_and_its_saves() -> None:
 def test_a_sharded_model_is_left() -> None:
     code = "import torch\nfrom torch.distributed.fsdp import fully_shard\nmodel = fully_shard(net.cuda())\n"
     check_noop(code + LOOP)
-    assert findings(code + LOOP) == [("XLA197", 2)]
+    assert findings(code + LOOP) == [("XLA197", 3)]
     (told,) = [f for f in migrate(code + LOOP).findings if f.code == "XLA197"]
     assert "XlaFullyShardedDataParallel" in told.advice
 
@@ -55,7 +55,7 @@ def test_sharding_that_is_only_a_choice_leaves_the_rest_to_be_migrated() -> None
 
 def test_the_other_modules_of_a_sharded_program_are_left() -> None:
     files = {
-        "main.py": b"import torch\nimport save\nfrom torch.distributed.fsdp import fully_shard\nx.cuda()\n",
+        "main.py": b"import save\nfrom torch.distributed.fsdp import fully_shard as f\nf(x.cuda())\n",
         "save.py": b"import torch\n\n\ndef save(device, x):\n    torch.save(x, 'x.pt')\n",
     }
     outcomes = migrate_program(files)

@@ -98,6 +98,18 @@ def test_a_model_that_is_sharded_on_one_way_alone_is_not_saved_by_a_guess() -> N
     assert len(told(script(*lines))) == 1
 
 
+def test_a_program_that_shards_by_choice_is_migrated_for_its_other_way() -> None:
+    lines = (
+        "if os.environ.get('SHARD'):",
+        "    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP",
+        "    model = FSDP(model)",
+    )
+    head = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    outcome = migrate(script(*lines).replace(head, "", 1))
+    assert "torch_xla.device()" in outcome.data.decode()
+    assert "XLA197" not in {f.code for f in open_findings(outcome)}
+
+
 def test_the_containers_of_sagemaker_are_told() -> None:
     [message] = told(script(WRAP), target="sagemaker")
     assert message == "the target's releases are not known to train with it"

@@ -27,8 +27,11 @@ class Reference:
 
 
 def references(roles: Roles) -> list[Reference]:
-    """The names of FSDP that a program uses, and of what goes with it; imports alone are no use."""
-    if not roles.program.mentions("fsdp"):
+    """The names of FSDP that a program uses, and of what goes with it; imports alone are no use.
+
+    None where it is imported in some cases only: such a program trains without it as well.
+    """
+    if not roles.program.mentions("fsdp") or not any(map(_imports_always, roles.program.modules.values())):
         return []
     return [ref for index in roles.program.modules.values() for ref in _of_module(index)]
 
@@ -44,6 +47,17 @@ def _of_module(index: ModuleIndex) -> Iterator[Reference]:
                 symbol = symbol_of(whole)
                 if symbol and not _imports(index, node):
                     yield Reference(outer, symbol)
+
+
+def _imports_always(index: ModuleIndex) -> bool:
+    """Whether a module imports FSDP in any case."""
+    for bindings in index.scopes[index.source.module].bindings.values():
+        for binding in bindings:
+            line = index.statement_of(binding.statement)
+            plain = line is not None and isinstance(index.parent(line), cst.Module)
+            if plain and binding.how is How.IMPORT and f"{binding.name}.".startswith(_FSDP):
+                return True
+    return False
 
 
 def _whole(index: ModuleIndex, node: cst.CSTNode, path: str) -> tuple[cst.CSTNode, str]:
