@@ -5,11 +5,11 @@ from __future__ import annotations
 from helpers import check_noop, run_only
 from replicated import launched
 
-WRAPPED = ("model = DDP(net)", "last = i % 2 == 1")
+WRAPPED = ("model = DDP(net)", "opt.step()", "last = i % 2 == 1")
 
 
 def written(*lines: str) -> str:
-    before = "import contextlib\nnet, i, loss = make()\n"
+    before = "import contextlib\nnet, opt, i, loss = make()\n"
     text = run_only(launched(*WRAPPED, *lines, before=before), "delayed_reductions")
     return text.split("i % 2 == 1\n")[1].split("    device =")[0]
 

@@ -258,6 +258,7 @@ def test_a_closure_under_a_condition_of_each_replica_is_told() -> None:
         "for x in data:",
         "    loss = model(x.cuda()).mean()",
         "    loss.backward()",
+        "    opt.step()",
         "    if rank == 0 and score > 3:",
         "        print(loss.item())",
         before=NAMES,

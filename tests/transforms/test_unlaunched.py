@@ -5,6 +5,7 @@ from __future__ import annotations
 from helpers import findings, migrate
 from replicated import IMPORTS
 
+from xla_transforms import engine
 from xla_transforms.settings import Settings
 
 SCRIPT = (
@@ -67,3 +68,38 @@ def test_under_a_launcher_every_process_trains_alone() -> None:
     assert [f.message for f in found] == [
         "without --many-processes worker trains alone in each process: all of them on all the data"
     ]
+
+
+WHY = "is called without the launch that train.py has: each process trains alone"
+LAUNCHED = IMPORTS + """
+def main():
+    dist.init_process_group("nccl")
+    torch.zeros(1).cuda()
+
+
+def parser():
+    return None
+
+
+if __name__ == "__main__":
+    parser()
+    main()
+"""
+
+
+def around(*lines: str) -> list[tuple[int, str]]:
+    """Line and message of what is told of a file beside the script of a launcher."""
+    head = "import train\n\n\nclass Job:\n    def __call__(self):\n"
+    other = head + "".join(f"        {line}\n" for line in lines)
+    files = {"train.py": LAUNCHED.encode(), "job.py": other.encode()}
+    found = engine.migrate_program(files)["job.py"].findings
+    return [(f.span.line, f.message) for f in found if f.code == "XLA165"]
+
+
+def test_other_functions_of_a_launched_script_may_be_called() -> None:
+    assert around("train.parser()") == []
+
+
+def test_a_file_that_has_processes_started_otherwise_is_told() -> None:
+    ((line, message),) = around("train.main()")
+    assert (line, message) == (6, f"train.main {WHY}")

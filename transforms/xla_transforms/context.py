@@ -77,8 +77,7 @@ class Context:
     @property
     def replicas(self) -> Replicas:
         """The processes that the program trains in."""
-        wanted, outside = self.settings.distributed, self.target.launcher_entry
-        return self.roles.remembered("replicas", lambda: Replicas(self.roles, wanted, outside))
+        return Replicas.of(self.roles, self.settings.distributed, self.target)
 
     @cached_property
     def distributed(self) -> bool:

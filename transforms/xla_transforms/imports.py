@@ -20,13 +20,15 @@ ALIASES = {
     "sagemaker.huggingface.TrainingCompilerConfig": "TrainingCompilerConfig",
     "sagemaker.pytorch.TrainingCompilerConfig": "TrainingCompilerConfig",
     "time": "time",
+    "timm.utils.dispatch_clip_grad": "dispatch_clip_grad",
     "torch": "torch",
     "torch.distributed": "dist",
     "torch.utils.data.DistributedSampler": "DistributedSampler",
     **targets.ALIASES,
 }
 _PACKAGE = "torch_xla.amp."
-_FROM = (_PACKAGE, "sagemaker.", "torch.utils.data.")  # what is imported from its package, by name
+# What is imported from its package, by name.
+_FROM = (_PACKAGE, "sagemaker.", "timm.utils.", "torch.utils.data.")
 _CUDA_TWINS = ("torch.cuda.amp.{0}", "torch.cuda.amp.autocast_mode.{0}", "torch.cuda.amp.grad_scaler.{0}")
 
 

@@ -169,7 +169,7 @@ class _Batch:
         replicas = self._replicas(Roles(program))
         if not replicas.asked:
             return []
-        names = {index.name if index is not None else "" for index, _ in replicas.starts.blocked}
+        names = {index.name if index is not None else "" for index, *_ in replicas.starts.blocked}
         if not names or "" in names or any(program.imported(name) for name in names):
             return []
         sources = {n: index.source for n, index in program.modules.items() if n not in names}
@@ -177,8 +177,7 @@ class _Batch:
         return sorted(names) if rest.asked and not rest.obstacle else []
 
     def _replicas(self, roles: Roles) -> Replicas:
-        outside = target(self.settings.target).launcher_entry
-        return roles.remembered("replicas", lambda: Replicas(roles, self.settings.distributed, outside))
+        return Replicas.of(roles, self.settings.distributed, target(self.settings.target))
 
     def analysed(self, group: Sequence[str]) -> Roles:
         """The analysis of a program, without the modules that cannot be parsed.

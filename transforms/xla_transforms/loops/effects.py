@@ -7,6 +7,7 @@ from enum import Flag, auto
 
 import libcst as cst
 
+from xla_transforms.loops.hidden import HiddenSteps
 from xla_transforms.roles import Kind, Roles, classes
 from xla_transforms.roles.calls import sites
 from xla_transforms.roles.structure import loaders_behind
@@ -36,6 +37,7 @@ class Effects:
 
     def __init__(self, roles: Roles) -> None:
         self.roles = roles
+        self.hidden = HiddenSteps.of(roles)
         self._functions: dict[cst.CSTNode, Effect] = {}
         self._loops: dict[cst.CSTNode, Effect] = {}
         self._gradients: dict[cst.CSTNode, bool] = {}
@@ -53,6 +55,8 @@ class Effects:
         path = roles.path(call.func)
         if path.startswith(_CLIPS) or path == "torch.autograd.grad":
             return Effect.OTHER if "clip" in path else Effect.BACKWARD
+        if self.hidden.trains(call):
+            return Effect.BACKWARD | Effect.STEP
         return self._called(call)
 
     def _stateful(self, base: cst.BaseExpression, name: str) -> Effect:

@@ -70,8 +70,8 @@ def _tell(context: Context) -> None:
     place = next(calls, first if alone else None)
     if place is None:
         return
-    blocking, message = context.replicas.starts.blocked[0]
-    advice = context.target.to_start
+    blocking, message, advice = context.replicas.starts.blocked[0]
+    advice = advice or context.target.to_start
     if blocking is None:
         advice = f"migrate the program that this belongs to as a whole, or {advice}"
     elif context.index.source.is_notebook:

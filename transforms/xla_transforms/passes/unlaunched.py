@@ -10,7 +10,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.replicas import Launch
+from xla_transforms.replicas import Entry, Launch
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.tree import destination, string_value, walk
@@ -30,11 +30,29 @@ RULES = (ALONE,)
 def run(context: Context) -> None:
     if not context.distributed or context.already_xla:
         return
+    for entry in context.replicas.starts.entries:
+        _around(context, entry)
     for launch in context.replicas.starts.launches:
         for site, _ in callers(context.roles, launch.function) if launch.function is not None else ():
             here = context.roles.index(site) is context.index
             if here and _as_one_process(context, site) and not context.roles.dead(site):
                 _tell(context, launch, site)
+
+
+def _around(context: Context, entry: Entry) -> None:
+    """Report calls of what a script runs in each process, made by a file that launches nothing."""
+    if context.index is entry.index or any(e.index is context.index for e in context.replicas.starts.entries):
+        return
+    calls = [node for part in entry.parts for node in walk(part) if isinstance(node, cst.Call)]
+    runs = {f.node for call in calls for f in context.roles.facts(call.func) if f.kind is Kind.FUNCTION}
+    joining = [f for f in runs if isinstance(f, cst.FunctionDef) and context.replicas.starts.joins(f)]
+    for function in joining:
+        for site, _ in callers(context.roles, function):
+            if context.roles.index(site) is context.index and not context.roles.dead(site):
+                name, script = context.index.source.code(site.func), entry.index.source.path
+                message = f"{name} is called without the launch that {script} has: each process trains alone"
+                advice = f"let each host run python {script}, which starts its processes"
+                context.plan.report(ALONE, site, message, advice)
 
 
 def _as_one_process(context: Context, site: cst.Call) -> bool:

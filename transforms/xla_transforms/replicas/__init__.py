@@ -24,6 +24,7 @@ from xla_transforms.roles.catalog import DISTRIBUTED_DATA_PARALLEL
 from xla_transforms.roles.facts import Kind, known
 from xla_transforms.roles.ranks import INDEX, LOCAL_RANK, LOCAL_WORLD_SIZE, PLACES, RANK, SIZES, WORLD_SIZE
 from xla_transforms.settings import Distributed
+from xla_transforms.targets.base import Target
 from xla_transforms.wrappers import Wrappers
 
 __all__ = [
@@ -35,19 +36,28 @@ __all__ = [
 class Replicas:
     """The processes of one program.
 
-    ``wanted`` is the user's setting, ``outside`` the function that a launcher calls in each migrated process.
+    ``wanted`` is the user's setting, ``outside`` the function that a launcher calls in each migrated process,
+    ``scaling`` whether the target has a gradient scaler.
     """
 
-    def __init__(self, roles: Roles, wanted: Distributed = "auto", outside: str = "") -> None:
+    def __init__(
+        self, roles: Roles, wanted: Distributed = "auto", outside: str = "", *, scaling: bool = False
+    ) -> None:
         self.roles = roles
         self.wanted = wanted
-        self.starts = Starts(roles, outside)
+        self.starts = Starts(roles, outside, scaling=scaling)
         self.counts = Counts(self.starts)
         self.groups = Groups(roles)
         self.averaging = Averaging(self)
         self.feeds = Feeds(self)
         self._masters: dict[cst.BaseExpression, Master | None] = {}
         self.seeding = Seeding(self)
+
+    @staticmethod
+    def of(roles: Roles, wanted: Distributed, target: Target) -> Replicas:
+        """Those of a program, the same whoever asks."""
+        outside, scaling = target.launcher_entry, target.has_grad_scaler
+        return roles.remembered("replicas", lambda: Replicas(roles, wanted, outside, scaling=scaling))
 
     @property
     def native(self) -> bool:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 import libcst as cst
 
+from xla_transforms.loops.hidden import HiddenSteps
 from xla_transforms.replicas.inherited import inherited
 from xla_transforms.replicas.repeats import Repeats
 from xla_transforms.replicas.scripts import Layout, main_guard, reachable
-from xla_transforms.roles import Roles
+from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import INDEX
 from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, spawns
 from xla_transforms.scopes import ModuleIndex, parameters
-from xla_transforms.tree import walk
+from xla_transforms.tree import method, receiver, walk
 
 # torch_xla.launch starts processes by multiprocessing's spawn (pytorch/xla v2.9.0, _internal/pjrt.py).
 _IN_NOTEBOOK = "the function that the processes run is a notebook's, from which they cannot import it"
@@ -85,47 +87,58 @@ class Entry:
         return self.layout.obstacle
 
 
+class Obstacle(NamedTuple):
+    """What stands in the way of replicas: the module it is in, if it is in one, why, and what to do."""
+
+    module: ModuleIndex | None
+    why: str
+    advice: str = ""
+
+
 class Starts:
     """Finds them in one program.
 
     ``outside`` names the function that a launcher is to call in each migrated process. Then nothing of the
-    program starts processes: each runs what the native one that started them did.
+    program starts processes: each runs what the native one that started them did. ``scaling`` tells that
+    the target has a gradient scaler of its own, so that scalers of libraries stay what they are.
     """
 
-    def __init__(self, roles: Roles, outside: str = "") -> None:
-        self.roles, self.outside = roles, outside
+    def __init__(self, roles: Roles, outside: str = "", *, scaling: bool = False) -> None:
+        self.roles, self.outside, self.scaling = roles, outside, scaling
 
     @cached_property
     def launches(self) -> list[Launch]:
         """The calls of ``mp.spawn`` and its like, and the loops that start processes which join a group."""
         found = [Launch(spawn, self._function_run(spawn)) for spawn in spawns(self.roles)]
-        return [one for one in found if self.roles.path(one.call.func) in SPAWNERS or self._joins(one)]
+        spawned = {one for one in found if self.roles.path(one.call.func) in SPAWNERS}
+        return [one for one in found if one in spawned or self.joins(one.function)]
 
     def _function_run(self, spawn: Spawn) -> cst.FunctionDef | None:
         nodes = functions(self.roles, spawn)
         return nodes[0] if len(nodes) == 1 and isinstance(nodes[0], cst.FunctionDef) else None
 
-    def _joins(self, launch: Launch) -> bool:
+    def joins(self, function: cst.FunctionDef | None) -> bool:
         """Whether what the processes run comes to join a process group."""
-        if launch.function is None:
+        if function is None:
             return False
         joins = {self._function(c) for c in self.roles.program.calls.get("init_process_group", ())}
-        return bool(joins & {launch.function, *reachable(self.roles, launch.function.body)})
+        return bool(joins & {function, *reachable(self.roles, function.body)})
 
     @cached_property
     def obstacle(self) -> str:
         """Why the starts of the program cannot be written anew; empty where they can."""
-        return self.blocked[0][1] if self.blocked else ""
+        return self.blocked[0].why if self.blocked else ""
 
     @cached_property
-    def blocked(self) -> list[tuple[ModuleIndex | None, str]]:
-        """Each obstacle, with the module that it is in, if it is in one."""
-        launches = [(self.roles.index(one.call), self._hindered(one)) for one in self.launches]
-        found: list[tuple[ModuleIndex | None, str]] = [(index, why) for index, why in launches if why]
+    def blocked(self) -> list[Obstacle]:
+        """Each obstacle, the starts themselves first."""
+        launches = [Obstacle(self.roles.index(one.call), self._hindered(one)) for one in self.launches]
+        found = [one for one in launches if one.why]
         if not self.entries and (self.outside or not self.launches):
-            return [*found, (None, "nothing is known to launch the processes: no script " + self._does)]
-        entries = [(e.index, self._kept(e)) for e in self.entries]
-        return [*found, *((index, why) for index, why in entries if why), *self._once]
+            why = "nothing is known to launch the processes: no script " + self._does
+            return [*found, Obstacle(None, why)]
+        entries = [Obstacle(e.index, self._kept(e)) for e in self.entries]
+        return [*found, *(one for one in entries if one.why), *self._once, *self._unreduced]
 
     def _hindered(self, launch: Launch) -> str:
         """Why a start cannot be written anew; empty where it can."""
@@ -157,14 +170,44 @@ class Starts:
         return f"{self.outside}, which the launcher calls, is a name of the script already" if bound else ""
 
     @property
-    def _once(self) -> list[tuple[ModuleIndex, str]]:
+    def _once(self) -> list[Obstacle]:
         """What the starting process alone did, and each process of a launcher could not do as well."""
         call = self.repeats.obstacle if self.outside and self.launches else None
         if call is None:
             return []
         index = self.roles.index(call)
         text, line = index.source.code(call.func), index.source.span(call).line
-        return [(index, f"{text}() (line {line}) ran once, in the process that started the others")]
+        return [Obstacle(index, f"{text}() (line {line}) ran once, in the process that started the others")]
+
+    @property
+    def _unreduced(self) -> list[Obstacle]:
+        """Steps out of sight, before which nothing could reduce the gradients."""
+        hidden = HiddenSteps.of(self.roles)
+        found = [self._hides(call) for call in hidden.calls if self.scaling or not hidden.known(call)]
+        if not hidden.calls and self.roles.program.replicated and (call := self._never_stepped()) is not None:
+            found = [self._hides(call)]
+        return found
+
+    def _hides(self, call: cst.Call) -> Obstacle:
+        index = self.roles.index(call)
+        name, line = index.source.code(call.func), index.source.span(call).line
+        why = f"the optimizer's step behind {name}() (line {line}) is out of sight: nothing could reduce"
+        advice = "write the step there, or migrate what holds it along"
+        return Obstacle(index, f"{why} the gradients before it", advice)
+
+    def _never_stepped(self) -> cst.Call | None:
+        """A backward pass, or what comes before one, of a program in which nothing may be a step."""
+        program = self.roles.program
+        steps = [c for c in program.calls.get("step", ()) if method(c) == "step" and self._may_step(c)]
+        if steps or program.calls.get("all_reduce"):
+            return None
+        zeroing = program.calls.get("zero_grad", ())
+        zeroed = [c for c in zeroing if self.roles.is_a(receiver(c), Kind.OPTIMIZER)]
+        training = [*program.calls.get("backward", ()), *zeroed]
+        return next((c for c in training if receiver(c) is not None and not self.roles.dead(c)), None)
+
+    def _may_step(self, call: cst.Call) -> bool:
+        return self.roles.kinds(receiver(call)) <= {Kind.NAME, Kind.OPTIMIZER, Kind.SCALER}
 
     @cached_property
     def repeats(self) -> Repeats:
