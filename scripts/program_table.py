@@ -85,6 +85,8 @@ def results(program: Program, report: Mapping[str, Any]) -> str:
             "to the end" if settled is None else f"to step {settled}",
         ]
     said = [] if report["exit_code"] == 0 else [report["headline"]]
+    floor = worst and worst.get("rounding_floor")
+    said += [f"rounding alone moves the native run by {floor:.1e}"] if floor else []
     said += cost["problems"] if cost else []
     steps = str((report["runs"]["native"] or {"steps": 0})["steps"])
     return _row([program.name, report["outcome"], steps, *differences, *counts, "; ".join(said)])
@@ -95,15 +97,13 @@ def _number(found: float | str | None) -> str:
 
 
 def merged(table: str, rows: Mapping[str, str], names: Sequence[str]) -> str:
-    """The results with ``rows``, by program, in the place of those of a page, in the order of ``names``.
-
-    Of a program that neither has it says so.
-    """
+    """The results with ``rows``, by program, in the place of those of a page, in the order of ``names``. A
+    program that neither has was not run."""
     kept = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines() if line[:2] == "| "}
     found = {**kept, **rows}
     aligned = _row(["---", "---", *["---:"] * 3, "---", "---", "---"])
-    lines = (found.get(name, _row([name, "not run", *[""] * 6])) for name in names)
-    return "\n".join([_row(HEAD), aligned, *lines])
+    missing = {name: _row([name, "not run", *[""] * 6]) for name in names}
+    return "\n".join([_row(HEAD), aligned, *({**missing, **found}[name] for name in names)])
 
 
 def commands(known: Sequence[Program]) -> str:

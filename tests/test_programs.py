@@ -59,6 +59,12 @@ def test_a_difference_that_is_no_number_is_told_as_it_is() -> None:
     assert "| Infinity | none |" in results(MNIST, {**REPORT, "comparison": comparison})
 
 
+def test_a_row_tells_how_far_rounding_alone_carries() -> None:
+    comparison = {**REPORT["comparison"], "rounding_floor": 0.97}
+    row = results(MNIST, {**REPORT, "comparison": comparison})
+    assert "| rounding alone moves the native run by 9.7e-01; too / many |" in row
+
+
 def test_rows_take_the_places_of_older_ones_and_those_of_unknown_programs_go() -> None:
     before = merged("", {"b": "| b | old |", "a": "| a | old |", "c": "| c | old |"}, ["a", "b", "c"])
     after = merged(before, {"b": "| b | new |"}, ["b", "a", "d"])
