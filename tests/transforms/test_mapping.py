@@ -154,6 +154,13 @@ def test_a_function_that_only_others_call_is_a_library() -> None:
     assert told.endswith("of train_one_epoch(), which nothing in the project is seen to call")
 
 
+def test_a_library_that_only_its_tests_call_is_one_all_the_same() -> None:
+    calls = MAIN.partition("    if __name__")[0].replace("def main", "def test_training")
+    program = only({"test_engine.py": calls, "engine.py": ENGINE})
+    assert program.name == "engine.py"
+    assert program.started == ""
+
+
 def test_a_call_that_is_not_followed_leaves_the_entry_unknown() -> None:
     entry = "import engine\nfrom elsewhere import find\nfind('engine').train_one_epoch()\n"
     program = only({"main.py": entry, "engine.py": ENGINE})

@@ -83,10 +83,11 @@ class Mapper:
         return [top for path, top in found.items() if not is_test(path)]
 
     def _outermost(self, function: cst.FunctionDef) -> cst.FunctionDef:
-        """The function at the head of the calls that lead to one."""
+        """The function at the head of the calls that lead to one, those of tests aside."""
         seen = {function}
         while True:
-            sites = (self.roles.index(site).function_of(site) for site, _ in callers(self.roles, function))
+            found = [(self.roles.index(site), site) for site, _ in callers(self.roles, function)]
+            sites = (index.function_of(site) for index, site in found if not is_test(index.source.path))
             above = next((f for f in sites if f is not None and f not in seen), None)
             if above is None:
                 return function
