@@ -4,6 +4,7 @@
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 import torch_xla.runtime as xr
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -80,6 +81,7 @@ def main():
     data = TensorDataset(x, (x[:, 0] > x[:, 1]).long())
     sampler = DistributedSampler(data, num_replicas=xr.world_size(), rank=xr.global_ordinal(), shuffle=True)
     loader = DataLoader(data, batch_size=6, sampler=sampler)
+    loader = pl.MpDeviceLoader(loader, device)
     model = nn.Linear(5, 2).to(device)
     xm.broadcast_master_param(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
@@ -88,7 +90,6 @@ def main():
         sampler.set_epoch(epoch)
         meter = SmoothedValue()
         for inputs, labels in loader:
-            inputs, labels = inputs.to(device), labels.to(device)
             loss = nn.functional.cross_entropy(model(inputs), labels)
             optimizer.zero_grad()
             loss.backward()
@@ -98,7 +99,6 @@ def main():
                 meter.update(reduce_mean_value.item(), len(inputs))
 
             xm.add_step_closure(log_step, args=(inputs, reduce_mean(loss.detach())))
-            torch_xla.sync()
         meter.synchronize_between_processes()
         outputs = model(inputs).detach().contiguous()
         parts = [torch.zeros_like(outputs) for _ in range(get_world_size())]

@@ -9,7 +9,7 @@ import libcst as cst
 
 from xla_transforms.roles import Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.catalog import MODEL_METHODS_SAME
+from xla_transforms.roles.catalog import DATA_PARALLEL, DISTRIBUTED_DATA_PARALLEL, MODEL_METHODS_SAME
 from xla_transforms.scopes import Binding, How, parameters
 from xla_transforms.tree import method, receiver, value_of
 
@@ -96,3 +96,9 @@ class Wrappers:
             value = value_of(site, name, position - taken)
             if value is not None:
                 yield value
+
+
+def wrapped_models(roles: Roles) -> Wrappers:
+    """The wrappers of a program that bring what a model is called with to its device."""
+    paths = DATA_PARALLEL | DISTRIBUTED_DATA_PARALLEL
+    return roles.remembered("wrapped models", lambda: Wrappers(roles, paths))

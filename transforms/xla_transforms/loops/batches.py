@@ -13,6 +13,7 @@ from xla_transforms.roles.calls import arriving_parameter
 from xla_transforms.roles.types import cast_to
 from xla_transforms.scopes import Binding, How, parameters
 from xla_transforms.tree import COMPREHENSIONS, method, receiver, same, string_value, value_of
+from xla_transforms.wrappers import wrapped_models
 
 _SHAPE = frozenset({"size", "dim", "numel", "nelement", "ndimension", "stride", "items", "keys", "values"})
 _SHAPE_ATTRIBUTES = frozenset({"shape", "ndim", "dtype", "is_cuda", "device", "requires_grad"})
@@ -258,6 +259,8 @@ def _judge_argument(
     if path == "builtins.map" and len(call.args) == 2 and call.args[1] is arg:
         _follow_mapped(roles, call.args[0].value, use, node, depth)
         return
+    if wrapped_models(roles).holds(call.func):
+        return  # the wrapper brings it to the device
     functions = [f for f in roles.facts(call.func) if f.kind is Kind.FUNCTION]
     followed = False
     for item in functions:

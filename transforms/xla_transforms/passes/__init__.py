@@ -99,6 +99,7 @@ from xla_transforms.passes import (
     type_names,
     unlaunched,
     watched_models,
+    wrapped_inputs,
     wrapper_options,
 )
 
@@ -135,6 +136,7 @@ PASSES: tuple[ModuleType, ...] = (
     data_order,
     old_tensors,
     data_parallel,
+    wrapped_inputs,
     timers,
     cuda_utilities,
     memory,
