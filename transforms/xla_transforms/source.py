@@ -177,11 +177,12 @@ def syntax_error(text: str, error: Exception) -> SourceError:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ast.parse(text)
-    except SyntaxError as own:
-        line, column = own.lineno or text.count("\n", 0, text.find("\0")) + 1, own.offset or 1
-        hint = advice(text, line, own.msg)
-        return SourceError("XLA001", f"not Python 3: {own.msg}", max(line, 1), max(column, 1), hint)
-    except (ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError) as own:  # a ValueError of a null byte, up to Python 3.11.3
+        line = getattr(own, "lineno", 0) or text.count("\n", 0, text.find("\0")) + 1
+        column, words = getattr(own, "offset", 0) or 1, getattr(own, "msg", str(own))
+        hint = advice(text, line, words)
+        return SourceError("XLA001", f"not Python 3: {words}", max(line, 1), max(column, 1), hint)
+    except (RecursionError, MemoryError):
         pass
     line, column = getattr(error, "raw_line", 1), getattr(error, "raw_column", 0) + 1
     lines = str(getattr(error, "message", error)).strip().splitlines() or ["syntax error"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -102,6 +102,7 @@ def run(options: Options) -> int:
         raise  # click ends the run quietly
     except OSError as error:
         printer.print([summary.problem(FileProblem("standard output", str(error.strerror)))])
+        _abandon(sys.stdout)
         return 2
     printer.print(_patched_elsewhere(done, options))
     return done.exit_code
@@ -198,6 +199,14 @@ def _write_output(document: Document, options: Options) -> None:
         document.written = True
     except FileProblem as problem:
         document.problem = problem
+
+
+def _abandon(stream: TextIO) -> None:
+    """Let what a stream still holds go nowhere: Python would try to write it once more at its end."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _report(run: Run, options: Options) -> None:

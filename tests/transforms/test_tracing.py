@@ -1,0 +1,40 @@
+"""Models that are traced."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import findings, migrate
+
+HEAD = (
+    "import copy\nimport torch\nfrom torch.utils.tensorboard import SummaryWriter\n"
+    "net = torch.nn.Linear(2, 2).cuda()\nx = torch.ones(1, 2)\ny = x.cuda()\nwriter = SummaryWriter()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.jit.trace(copy.deepcopy(net).cpu(), x)",
+        "writer.add_graph(copy.deepcopy(net).cpu(), x)",
+        "book.add_graph(net, y)",
+        "torch.jit.script(net)",
+        "torch.jit.trace(f, given)",
+    ],
+)
+def test_what_is_not_traced_on_the_device_is_no_matter(line: str) -> None:
+    assert findings(f"{HEAD}{line}\n", "tracing") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.jit.trace(net, y)",
+        "traced = torch.jit.trace(net, (y, x))",
+        "torch.jit.trace(net, example_inputs=torch.ones(1, 2).cuda(), check_trace=False)",
+        "writer.add_graph(net, y)",
+    ],
+)
+def test_a_trace_on_the_device_is_an_error(line: str) -> None:
+    (found,) = migrate(f"{HEAD}{line}\n", "tracing").findings
+    assert (found.code, found.span.line, found.severity.label) == ("XLA268", 8, "error")
+    assert "copy.deepcopy(net).cpu()" in found.advice
