@@ -407,3 +407,37 @@ def test_time_steps_in_a_module_get_no_barrier() -> None:
                 return y
         """
     assert "sync" not in migrate(code).code
+
+
+MODEL = """
+class Net(nn.Module):
+    def forward(self, x):
+        return self.layer(x)
+
+    {}
+    def run(self, x):
+        for i in range(10):
+            {}
+        return x
+
+
+net = Net().cuda()
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "line"),
+    [
+        ("# with gradients", "x = self(x)"),
+        ("@torch.no_grad()", "x = self.layer(x)"),
+        ("@torch.no_grad()", "x = x + i"),
+    ],
+)
+def test_a_loop_within_a_forward_pass_is_a_part_of_it(decorator: str, line: str) -> None:
+    check_noop(TOP + MODEL.format(decorator, line), "barrier")
+
+
+@pytest.mark.parametrize("decorator", ["@torch.no_grad()", "@torch.inference_mode()", "@torch.no_grad"])
+def test_a_model_that_generates_has_a_barrier_a_token(decorator: str) -> None:
+    text = run_only(TOP + MODEL.format(decorator, "x = torch.cat((x, self(x)))"), "barrier")
+    assert "            x = torch.cat((x, self(x)))\n            torch_xla.sync()\n        return x\n" in text

@@ -7,7 +7,7 @@ from helpers import findings, migrate
 
 HEAD = (
     "import copy\nimport torch\nfrom torch.utils.tensorboard import SummaryWriter\n"
-    "net = torch.nn.Linear(2, 2).cuda()\nx = torch.ones(1, 2)\ny = x.cuda()\nwriter = SummaryWriter()\n"
+    "net = torch.nn.Conv1d(2, 2, 1).cuda()\nx = torch.ones(1, 2)\ny = x.cuda()\nwriter = SummaryWriter()\n"
 )
 
 
@@ -23,6 +23,17 @@ HEAD = (
 )
 def test_what_is_not_traced_on_the_device_is_no_matter(line: str) -> None:
     assert findings(f"{HEAD}{line}\n", "tracing") == []
+
+
+def test_a_model_without_convolutions_may_be_traced() -> None:
+    code = HEAD.replace("Conv1d(2, 2, 1)", "Linear(2, 2)") + "torch.jit.trace(net, y)\n"
+    assert findings(code, "tracing") == []
+
+
+def test_models_of_torchvision_have_convolutions() -> None:
+    head = HEAD.replace("torch.nn.Conv1d(2, 2, 1)", "torchvision.models.resnet18()")
+    code = f"import torchvision\n{head}writer.add_graph(net, y)\n"
+    assert findings(code, "tracing") == [("XLA268", 9)]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ class Effects:
             return Effect.OTHER if "clip" in path else Effect.BACKWARD
         if self.hidden.trains(call):
             return Effect.BACKWARD | Effect.STEP
+        if self._generates(call):
+            return Effect.FORWARD
         return self._called(call)
 
     def _stateful(self, base: cst.BaseExpression, name: str) -> Effect:
@@ -90,6 +92,17 @@ class Effects:
     def _inside_model(self, node: cst.CSTNode) -> bool:
         """Whether a node stands in a method of a model: its calls are one forward pass, not several."""
         return self._method_of_model(node)
+
+    def _generates(self, call: cst.Call) -> bool:
+        """Whether a model calls itself as a whole where nothing is learnt: a token, a step of sampling."""
+        if not isinstance(call.func, cst.Name) or not classes.is_self(self.roles, call.func):
+            return False
+        function = self.roles.index(call).function_of(call)
+        return function is not None and self._method_of_model(function) and self._learns_nothing(function)
+
+    def _learns_nothing(self, function: cst.FunctionDef) -> bool:
+        paths = (self.roles.path(getattr(d.decorator, "func", d.decorator)) for d in function.decorators)
+        return any(path in _WITHOUT_GRADIENT for path in paths)
 
     def of_function(self, function: cst.CSTNode) -> Effect:
         """What calling a function does outside its own step loops."""
@@ -179,7 +192,7 @@ class Effects:
         body = loop.body  # type: ignore[attr-defined]
         found = self.of(body)
         if self._inside_model(loop) and not found & Effect.STEP:
-            return Effect.NONE
+            return found if any(map(self._generates, self.calls(body))) else Effect.NONE
         for inner in self._closures(body):
             found |= self.of(inner.body)
         working = Effect.FORWARD | Effect.BACKWARD
@@ -203,8 +216,7 @@ class Effects:
 
     def _computes_loss(self, function: cst.FunctionDef) -> bool:
         """Whether each step of some training calls a function, as a part of its forward pass."""
-        paths = (self.roles.path(getattr(d.decorator, "func", d.decorator)) for d in function.decorators)
-        if any(path in _WITHOUT_GRADIENT for path in paths):
+        if self._learns_nothing(function):
             return False
         return any(self._in_a_step(site) for site, _ in sites(self.roles, function))
 

@@ -1,6 +1,7 @@
-"""Tracing on the device: ``torch.jit.trace`` takes no tensors of XLA, nor what traces for TensorBoard.
+"""Tracing on the device: ``torch.jit.trace`` takes no convolution on XLA, nor what traces for TensorBoard.
 
-Source: run on torch_xla 2.9 (RuntimeError: "Cannot insert a Tensor that requires grad as a constant");
+Source: run on torch_xla 2.9 ("Cannot insert a Tensor that requires grad as a constant" for each kind of
+convolution, transposed ones too; linear, recurrent, normalising, pooling and attention layers are traced);
 pytorch v2.9, ``torch/utils/tensorboard/_pytorch_graph.py``, ``graph``, which traces.
 """
 
@@ -17,31 +18,40 @@ from xla_transforms.tree import method, receiver, value_of
 TRACED = Rule(
     "XLA268",
     "traced-on-device",
-    "A model on the XLA device is traced.",
-    "torch.jit.trace finds no tensors behind those of XLA, and raises (run on torch_xla 2.9).",
+    "A model with convolutions is traced on the XLA device.",
+    "torch.jit.trace loses their weights on the way and raises (run on torch_xla 2.9).",
     Severity.ERROR,
     Safety.DISPLAY,
 )
 RULES = (TRACED,)
 
+_PICTURES = ("torchvision.models.", "timm.")
 _TRACERS = {"torch.jit.trace": "example_inputs", "torch.jit.trace_module": "inputs"}
 
 
 def run(context: Context) -> None:
     if not migrating(context) or context.already_xla:
         return
+    own = any(name.startswith("Conv") for name in context.program.calls)
     for call, path in live_calls(context):
         name = _TRACERS.get(path) or ("input_to_model" if _draws_graph(context, call) else "")
         inputs = value_of(call, name, 1) if name else None
-        if inputs is not None and _on_device(context, inputs):
+        if inputs is not None and _on_device(context, inputs) and (own or _of_a_library(context, call)):
             model = context.index.source.code(call.args[0].value)
             advice = f"trace a copy on the CPU: copy.deepcopy({model}).cpu(), with inputs on the CPU"
-            message = f"{context.index.source.code(call.func)} traces a model that is on the XLA device"
+            name = context.index.source.code(call.func)
+            message = f"{name} traces convolutions on the XLA device, which raises"
             context.plan.report(TRACED, call, message, advice)
 
 
 def _draws_graph(context: Context, call: cst.Call) -> bool:
     return method(call) == "add_graph" and context.roles.is_a(receiver(call), Kind.WRITER)
+
+
+def _of_a_library(context: Context, call: cst.Call) -> bool:
+    """Whether what is traced is a model of a library of pictures, whose layers are not in sight."""
+    facts = context.roles.facts(call.args[0].value)
+    return any(f.kind is Kind.MODEL and f.detail.startswith(_PICTURES) for f in facts)
 
 
 def _on_device(context: Context, inputs: cst.BaseExpression) -> bool:

@@ -1,6 +1,7 @@
 import torch
 import torch.nn as nn
 from torch.nn import functional as F
+import torch_xla
 
 
 class Block(nn.Module):
@@ -58,4 +59,5 @@ class GPT(nn.Module):
             logits, _ = self(idx_cond)
             idx_next = logits[:, -1, :].argmax(dim=-1, keepdim=True)
             idx = torch.cat((idx, idx_next), dim=1)
+            torch_xla.sync()
         return idx
