@@ -212,3 +212,29 @@ def test_samples_that_are_written_to_a_file_now_and_then_get_a_barrier() -> None
     write = "if i == 0:\n    torchvision.utils.save_image(out.data[:25], f'{i}.png')\n"
     code = run_only("import torchvision\n" + loop(write), *PASSES)
     assert "        torch_xla.sync()\n        torchvision.utils.save_image(out.data[:25]" in code
+
+
+FINITE = "if not torch.isnan({}).any():\n            check(value)\n"
+MANY = "for name, value in model.named_parameters():\n        " + FINITE
+
+
+def test_what_reads_many_values_now_and_then_has_the_step_run_before() -> None:
+    code = run_only(loop("if i % 9 == 0:\n    " + MANY.format("value.grad").replace("\n", "\n    ")), *PASSES)
+    assert "    if i % 9 == 0:\n        torch_xla.sync()\n        for name, value in" in code
+    assert code.count("torch_xla.sync()") == 1
+
+
+def test_what_reads_many_values_in_each_step_has_it_run_before() -> None:
+    code = run_only(loop(MANY.format("value")), *PASSES)
+    assert "    torch_xla.sync()\n    for name, value in model.named_parameters():\n" in code
+
+
+def test_a_loop_of_micro_batches_that_reads_gets_none() -> None:
+    micro = "for part in x:\n        out = model(part)\n        check(float(out.sum()))\n"
+    micro += "        out.sum().backward()\n"
+    assert "sync" not in run_only(loop("", middle=micro), *PASSES)
+
+
+def test_a_loop_that_reads_nothing_gets_none() -> None:
+    silent = "for name, value in model.named_parameters():\n    check(value)\n"
+    assert "sync" not in run_only(loop(silent), *PASSES)

@@ -61,6 +61,7 @@ def run(context: Context) -> None:
     for deferral in context.deferrals:
         with context.plan.together(deferral.loop):
             _guarded_barriers(context, deferral, _barriers(context, deferral))
+            _barriers_of_many(context, deferral)
         with context.plan.together(deferral):
             _restore(context, deferral)
         for unit in _costly(deferral):
@@ -103,6 +104,28 @@ def _guarded_barriers(context: Context, deferral: Deferral, written: set[cst.CST
         if not deferral.works_after(unit.statement):
             _barrier(context, unit.statement)
             written.add(unit.block)
+
+
+def _barriers_of_many(context: Context, deferral: Deferral) -> None:
+    """Where a loop within a step reads many values (of each parameter), let the step run before it.
+
+    Else every read computes anew what it needs of the step: an execution of nearly all of it for each.
+    """
+    loops = context.loops
+    for reading in dict.fromkeys(_reading(context, deferral, unit) for unit in deferral.left):
+        if reading is not None and not loops.effects.of(reading) and reading not in loops.fenced:
+            _barrier(context, reading)
+
+
+def _reading(context: Context, deferral: Deferral, unit: Unit) -> cst.CSTNode | None:
+    """The outermost loop within an iteration that a statement is, or stands in."""
+    found: cst.CSTNode | None = None
+    for node in (unit.statement, *context.index.ancestors(unit.statement)):
+        if node is deferral.loop.node:
+            return found
+        if isinstance(node, (cst.For, cst.While)):
+            found = node
+    return None
 
 
 def _barrier(context: Context, line: cst.CSTNode) -> None:
