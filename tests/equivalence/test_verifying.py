@@ -291,6 +291,7 @@ def test_an_interrupted_verification_leaves_nothing_behind(
         env={**os.environ, "TMPDIR": str(place), "PYTHONPATH": os.pathsep.join(sys.path[1:])},
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background ignores it
         text=True,
     )
     deadline = time.monotonic() + 100

@@ -86,7 +86,10 @@ def _executions(native: Trace, counted: Trace, limits: Limits) -> Iterator[str]:
     once = [read for read in counted.reads if read.steps == 1 and read.executions <= limits.execution_slack]
     allowed = iterations + rounds + sum(read.executions for read in once)  # a picture shown, say
     if iterations and not executions:
-        yield "nothing was executed on the XLA device: do the arguments of the script choose the CPU?"
+        yield (
+            f"0 executions for {iterations} iterations: nothing ran on the XLA device. Do the arguments of"
+            " the script choose the CPU, or are its barriers missing?"
+        )
     elif executions < iterations - counted.stopped:  # ended at a step, before its barrier
         yield (
             f"{executions} executions for {iterations} iterations: the barrier of an iteration is missing,"
