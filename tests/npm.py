@@ -22,7 +22,10 @@ def package(cache: pytest.Cache, name: str, version: str) -> Path:
         if not (found / "package.json").exists():
             command = [npm, "install", "--prefix", str(folder), "--no-save", "--ignore-scripts",
                        "--no-audit", "--no-fund", f"{name}@{version}"]  # fmt: skip
-            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            try:
+                ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+            except subprocess.TimeoutExpired:
+                pytest.skip(f"npm does not come to an end of installing {name}")
             if ran.returncode:
                 pytest.skip(f"npm cannot install {name}: {ran.stderr.strip().splitlines()[-1:]}")
     return found
