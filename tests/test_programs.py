@@ -129,3 +129,8 @@ def test_data_is_taken_without_its_digest_by_the_one_module_alone(tmp_path: Path
     command = [sys.executable, "-c", code]
     ran = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == ["checked", False, True]
+
+
+def test_the_page_has_each_section_once() -> None:
+    page = (ROOT / "docs" / "programs.md").read_text()
+    assert page.count(COMMANDS) == page.count(RESULTS) == 1
