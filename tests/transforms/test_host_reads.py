@@ -235,6 +235,11 @@ def test_a_loop_of_micro_batches_that_reads_gets_none() -> None:
     assert "sync" not in run_only(loop("", middle=micro), *PASSES)
 
 
+def test_a_loop_of_steps_that_reads_gets_none() -> None:
+    steps = "for one in (opt, opt):\n    one.step()\n    check(float(out.sum()))\n"
+    assert "sync" not in run_only(loop("", middle=steps), *PASSES)
+
+
 def test_a_loop_that_reads_nothing_gets_none() -> None:
     silent = "for name, value in model.named_parameters():\n    check(value)\n"
     assert "sync" not in run_only(loop(silent), *PASSES)

@@ -36,7 +36,7 @@ RULES = (TOLD, LEFT)
 
 _REDUCTIONS = {"mpi4py.MPI.SUM": "sum", "mpi4py.MPI.MAX": "max", "mpi4py.MPI.MIN": "min"}
 _NUMBERS = frozenset({"Get_rank", "Get_size", "Get_name"})
-_SENT = ("bcast", "allgather", "allreduce")
+_SENT = {"bcast": "obj", "allreduce": "sendobj", "allgather": "sendobj"}  # the parameter of what is sent
 
 
 def run(context: Context) -> None:
@@ -59,9 +59,8 @@ def _write(context: Context, call: cst.Call, name: str) -> bool:
         change = context.plan.change(TOLD, call, "all replicas meet before they go on")
         change.replace(call, change.spell(context.target.rendezvous).replace("{0}", tag))
         return True
-    names = {"bcast": ("obj", "root"), "allreduce": ("sendobj", "op"), "allgather": ("sendobj",)}.get(name)
-    taken = _taken(context, call, name) if names is not None else ""
-    value = value_of(call, names[0], 0) if names is not None else None
+    value = value_of(call, _SENT[name], 0) if name in _SENT else None
+    taken = _taken(context, call, name)
     if value is None or not taken:
         return False
     change = context.plan.change(TOLD, call, f"{name} of torch_xla's replicas")
