@@ -39,6 +39,28 @@ def test_a_call_that_fails_below_the_hooks_ends_at_the_line_of_the_script(record
     assert [frame for frame in trace.failure.frames if wanted in frame]
 
 
+def test_a_model_that_is_traced_has_the_same_graph_at_each_check(succeed):
+    succeed("""
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 2, 3)
+
+            def forward(self, x):
+                x = self.conv(x)
+                return x.view(x.size(0), -1)
+
+        x = torch.ones(1, 3, 8, 8).cuda()
+        net = Net().cuda()
+        torch.optim.SGD(net.parameters(), lr=0.1)
+        traced = torch.jit.trace(net, x)
+        assert torch.equal(traced(x), net(x))
+        """)
+
+
 def test_tensors_of_the_cpu_stay_what_they_are(succeed):
     succeed("""
         import torch

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 INTERRUPTED = 130
+MESSAGE_LINES = 5
 STAGES = {
     "native": "native run",
     "folded": "native run with larger batches",
@@ -323,7 +324,12 @@ def _recorded(trace: Trace, out: str) -> int:
     click.echo(f"{out}: {steps}, {trace.seconds:.1f} s")
     if trace.failure is None:
         return 0
-    click.echo(terminal.shown(f"the run failed: {trace.failure.kind}: {trace.failure.message}"), err=True)
+    first, *more = trace.failure.message.splitlines() or [""]
+    click.echo(terminal.shown(f"the run failed: {trace.failure.kind}: {first}"), err=True)
+    for line in more[:MESSAGE_LINES]:
+        click.echo(f"  {terminal.shown(line)}", err=True)
+    if len(more) > MESSAGE_LINES:
+        click.echo(f"  ... and {len(more) - MESSAGE_LINES} more lines, in the trace", err=True)
     for frame in trace.failure.frames:
         click.echo(f"  {terminal.shown(frame)}", err=True)
     return 2

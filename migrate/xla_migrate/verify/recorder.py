@@ -120,8 +120,8 @@ class Recorder:
             self.dtype = HALVES.get(context.fast_dtype, self.dtype)
 
     def _called(self, module: Any, output: Any, args: Any) -> None:
-        if not self.models.is_outermost(module):
-            return
+        if not self.models.is_outermost(module) or torch.jit.is_tracing():
+            return  # what is computed while a model is traced would be part of its graph
         if not self.values:
             self._last_inputs = (weakref.ref(module), args, None)
         elif not torch.is_grad_enabled() and (found := measure.mean_square(output)):
