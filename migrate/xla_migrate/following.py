@@ -10,14 +10,16 @@ from xla_transforms.encoding import SourceError, decode
 from xla_transforms.grouping import imported
 
 
-def follow(entries: Iterable[str]) -> list[str]:
+def follow(entries: Iterable[str], started: Iterable[str] | None = None) -> list[str]:
     """The entry files and all files of their project that they come to import, in the order found.
 
     Modules are looked for where Python would find them when the entry is started: in its folder, in the
-    current folder, and in the folder that holds the importer's package.
+    current folder, and in the folder that holds the importer's package. ``started`` are those of the
+    entries that Python is called with, by default each.
     """
     entries = [os.path.normpath(entry) for entry in entries]
-    starts = [os.curdir, *(os.path.dirname(entry) or os.curdir for entry in entries)]
+    folders = [os.path.dirname(entry) or os.curdir for entry in (entries if started is None else started)]
+    starts = [os.curdir, *folders]
     found, ahead = dict.fromkeys(entries), list(entries)
     while ahead:
         path = ahead.pop(0)

@@ -130,6 +130,30 @@ def test_a_failure_comes_first_and_shows_its_frames():
         assert "train.py:3 in main: step()" in str(first)
 
 
+@pytest.mark.parametrize(
+    ("native", "migrated"),
+    [
+        ("runs/Dec02_02-29-52_host/a.pt", "runs/Dec02_02-30-01_host/a.pt"),
+        ("events.out.tfevents.1796178592.host.10330.0", "events.out.tfevents.1796178598.host.10362.0"),
+        ("02_December_2026_02h_29m_52s/net.pth", "02_December_2026_02h_29m_58s/net.pth"),
+        ("logs/20261202-022952/log.txt", "logs/20261202-022958/log.txt"),
+    ],
+)
+def test_names_of_files_may_hold_the_time(native, migrated):
+    assert compare(trace(files={native: 1}), trace(files={migrated: 2}), FLOAT32).first is None
+    (only,) = (compare(trace(files={native: 1}), trace(), FLOAT32).first,)
+    assert only.kind == "files written by one side alone"
+
+
+@pytest.mark.parametrize(
+    ("native", "migrated"),
+    [("epoch_1.pt", "epoch_2.pt"), ("step_2048.pt", "step_2049.pt"), ("best-0.91.pt", "best-0.92.pt")],
+)
+def test_names_of_files_that_tell_how_far_it_came_are_compared(native, migrated):
+    first = compare(trace(files={native: 1}), trace(files={migrated: 1}), FLOAT32).first
+    assert (first.kind, first.native, first.migrated) == ("files written by one side alone", native, migrated)
+
+
 def test_a_trace_survives_the_disk(tmp_path):
     kept = trace(
         samples=[Sample("step", 1, 2, 3, {"aten::x": 4})],

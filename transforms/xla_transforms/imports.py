@@ -15,6 +15,7 @@ from xla_transforms.tree import is_docstring
 # What the migrated code may need, and its name there.
 ALIASES = {
     "contextlib": "contextlib",
+    "copy": "copy",
     "functools": "functools",
     "os": "os",
     "sagemaker.huggingface.TrainingCompilerConfig": "TrainingCompilerConfig",

@@ -7,8 +7,9 @@ exceeds its bound is the first divergence. ``causes`` says what such a differenc
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -35,6 +36,13 @@ CHAOS = 3
 
 WEIGHT = 3.2
 """The root mean square of the weights of a digest."""
+
+
+_TIME = re.compile(
+    r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\d\d[-_.:]\d\d[-_.:]\d\d|1[6-9]\d{8}"
+    r"|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-_.]?\d\d"
+)
+"""A date, a time of day or a time in seconds since 1970 in the name of a file."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +146,15 @@ def compare(native: Trace, migrated: Trace, bounds: Bounds, ignore: Collection[s
     )  # fmt: skip
 
 
-def floor_of(native: Trace, perturbed: Trace) -> Floor:
-    """The floor between a native run and one whose initial parameters were changed in their last digit."""
+def floor_of(native: Trace, *perturbed: Trace) -> Floor:
+    """The floor between a native run and some whose initial parameters were changed in their last digit.
+
+    A quantity that is one number may come out the same by chance; several runs tell how far it goes.
+    """
+    found: list[Found] = []
+    for trace in perturbed:
+        found += _all(Pair(native, trace, Bounds(0.0, 0.0), noise_in(native)))
     curves: dict[str, list[tuple[int, float]]] = {}
-    found = _all(Pair(native, perturbed, Bounds(0.0, 0.0), noise_in(native)))
     for place, divergence in sorted(found, key=lambda one: _order(one[0])):
         if divergence.difference is not None and math.isfinite(divergence.difference):
             curve = curves.setdefault(divergence.kind, [])
@@ -426,11 +439,23 @@ def _backwards_after(trace: Trace, steps: int) -> int:
 
 
 def _files(pair: Pair) -> Iterator[Found]:
-    missing = sorted(set(pair.native.files) - set(pair.migrated.files))
-    added = sorted(set(pair.migrated.files) - set(pair.native.files))
+    missing = _unmatched(pair.native.files, pair.migrated.files)
+    added = _unmatched(pair.migrated.files, pair.native.files)
     if missing or added:
         values = ", ".join(missing) or "none", ", ".join(added) or "none"
         yield Place(LATE, END), Divergence("files written by one side alone", "at the end", *values)
+
+
+def _unmatched(names: Iterable[str], others: Iterable[str]) -> list[str]:
+    """The files that the other side did not write. Names that hold a time hold another one there."""
+    known = {_timeless(name) for name in others}
+    return sorted(name for name in names if _timeless(name) not in known)
+
+
+def _timeless(name: str) -> str:
+    """A file's name; without its numbers where it tells when it was written, as those of TensorBoard's
+    events do (``Dec02_10-15-59``, seconds since 1970)."""
+    return re.sub(r"\d+", "#", name) if _TIME.search(name) else name
 
 
 Quantity = Callable[[Pair], Iterator[Found]]

@@ -60,6 +60,7 @@ class Recorder:
         self.progress = progress or (lambda steps: None)
         self.backwards = 0
         self._in_backward = False
+        self._tracing = False
         self.dtype = "float32"
         self.losses: list[torch.Tensor | None] = []
         self.steps: list[Step] = []
@@ -87,6 +88,22 @@ class Recorder:
         register_optimizer_step_pre_hook(self._stepping)
         register_optimizer_step_post_hook(self._stepped)
         self._watch_backward()
+        self._watch_tracing()
+
+    def _watch_tracing(self) -> None:
+        """What a model computes to be traced is no evaluation; measured, that would be part of its graph."""
+        traced: Callable[..., Any] = torch.jit.trace_module
+
+        @functools.wraps(traced)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            outside, self._tracing = self._tracing, True
+            try:
+                return traced(*args, **kwargs)
+            finally:
+                self._tracing = outside
+
+        for owner in (torch.jit, torch.jit._trace):
+            setattr(owner, "trace_module", watched)  # noqa: B010
 
     def _watch_backward(self) -> None:
         backward = torch.autograd.backward
@@ -120,8 +137,8 @@ class Recorder:
             self.dtype = HALVES.get(context.fast_dtype, self.dtype)
 
     def _called(self, module: Any, output: Any, args: Any) -> None:
-        if not self.models.is_outermost(module) or torch.jit.is_tracing():
-            return  # what is computed while a model is traced would be part of its graph
+        if self._tracing or not self.models.is_outermost(module):
+            return
         if not self.values:
             self._last_inputs = (weakref.ref(module), args, None)
         elif not torch.is_grad_enabled() and (found := measure.mean_square(output)):
