@@ -29,7 +29,7 @@ from xla_transforms.settings import Distributed
 TIMEOUT = 1800.0
 LAST_DIGIT = {"float32": 2.4e-7, "bfloat16": 2e-3}
 """How much initial parameters are changed to see how far rounding alone carries."""
-SHAKEN = (1, -1, 2)
+SHAKEN = (1, -1, 2, -2, 3)
 """How many times that, in one native run after another until one is as far away as the migrated run: a
 single number, such as a gradient norm, may come out alike by chance."""
 
