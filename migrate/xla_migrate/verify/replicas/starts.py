@@ -32,10 +32,13 @@ class Starts:
             self._tell(self.count + 1, END)
 
     def wait(self) -> None:
-        """Behind a start, until there is another one; ends the replica where there is none, as its process
-        ends there. The first one goes on."""
+        """Behind a start, until all are there; the first one goes on. The others wait for another start,
+        and end where there is none, as their processes end there."""
+        problem = self.meeting.leave("ended without it")
         if self.meeting.rank == 0:
             return
+        if problem is not None:
+            raise SystemExit(0)
         key = self._key(self.count + 1)
         while not self.meeting.store.check([key]):
             if time.monotonic() > self.meeting.deadline:
