@@ -1,7 +1,7 @@
 """Tensors that grow from step to step: each length is a new shape, and a new compilation.
 
 Nothing is rewritten: what else reads the tensor in the loop decides what is to be done.
-Source: pytorch/xla docs, "Recompilation"; run on torch_xla 2.9, where a loop that generates compiled at each token.
+Source: pytorch/xla docs, "Recompilation"; on torch_xla 2.9 a loop that generates compiled at each token.
 """
 
 from __future__ import annotations
