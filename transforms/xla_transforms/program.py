@@ -10,9 +10,10 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.grouping import FRAMEWORK
+from xla_transforms.numbered import NUMBERED, numbers_cuda
 from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
-from xla_transforms.tree import destination, dotted, method, value_of
+from xla_transforms.tree import destination
 
 
 class Program:
@@ -193,14 +194,11 @@ def _wraps(index: ModuleIndex) -> bool:
     return bool(index.attributed(name)) or any(b.name.endswith(f".{name}") for b in bindings)
 
 
-_NUMBERED = re.compile(r"\b(?:to|device)\(\s*(?:device\s*=\s*)?\d|(?:device|gpu)\w*\s*=\s*\d")
-
-
 def concerns(text: str) -> bool:
     """Whether a program with this text can use CUDA, a framework that does, or be a part of one that does:
     asked before parsing."""
     words = ("cuda", "accelerator", "nccl", "get_rank(")  # a process group on nccl needs CUDA
-    named = any(word in text for word in words) or _NUMBERED.search(text) is not None
+    named = any(word in text for word in words) or NUMBERED.search(text) is not None
     return named or FRAMEWORK.search(text) is not None
 
 
@@ -213,31 +211,4 @@ def names_cuda(index: ModuleIndex) -> bool:
     if any(text.lstrip("rRbBuU\"'").startswith(("cuda", "torch.cuda.", "nccl")) for text in strings):
         return True
     bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
-    return any("torch.cuda" in binding.name for binding in bindings) or _numbers_cuda(index)
-
-
-def _numbers_cuda(index: ModuleIndex) -> bool:
-    """Whether a device is given by its number alone: ``x.to(0)`` and ``torch.device(0)`` mean ``cuda:0``."""
-    for call in index.all(cst.Call) if _NUMBERED.search(index.source.text) else ():
-        if isinstance(call, cst.Call) and (_of_torch(index, call.func) or method(call) == "to"):
-            first = method(call) == "to" or dotted(call.func).split(".")[:2][-1] == "device"
-            given = value_of(call, "device", 0 if first else None)
-            if given is not None and _is_number(index, given):
-                return True
-    return False
-
-
-def _of_torch(index: ModuleIndex, function: cst.BaseExpression) -> bool:
-    """Whether a plain path starts at something that was imported from torch."""
-    root = dotted(function).partition(".")[0]
-    owner = index.scope_of(function).owner(root) if root else None
-    bindings = owner.bindings[root] if owner is not None else ()
-    return any(b.how is How.IMPORT and f"{b.name}.".startswith("torch.") for b in bindings)
-
-
-def _is_number(index: ModuleIndex, node: cst.BaseExpression) -> bool:
-    if not isinstance(node, cst.Name):
-        return isinstance(node, cst.Integer)
-    owner = index.scope_of(node).owner(node.value)
-    bindings = owner.bindings[node.value] if owner is not None else ()
-    return any(isinstance(b.value or getattr(b.node, "default", None), cst.Integer) for b in bindings)
+    return any("torch.cuda" in binding.name for binding in bindings) or numbers_cuda(index)
