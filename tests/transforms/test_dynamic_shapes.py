@@ -119,3 +119,19 @@ def test_the_same_outside_of_steps_is_fine() -> None:
 def test_functions_and_models_that_each_step_runs_are_looked_at() -> None:
     setup = "def pick(scores, tags):\n    return scores[tags != 0]\n"
     assert step("z = pick(out, y)\n", setup) == [("XLA902", 11)]
+
+
+def messages(lines: str) -> list[str]:
+    code = HEAD + "for x, y in feed:\n    x, y = x.cuda(), y.cuda()\n    out = net(x)\n" + indent(lines, "    ")
+    return [f.message for f in migrate(code, "dynamic_shapes").findings if f.code == "XLA902"]
+
+
+def test_whole_numbers_that_are_named_a_mask_select_as_many_each_time() -> None:
+    assert messages("mask = torch.randperm(4, device='cuda')\nout = out[mask]\n") == []
+
+
+def test_what_a_name_alone_calls_a_mask_is_told_with_a_condition() -> None:
+    (told,) = messages("mask = torch.tensor(picks, device='cuda')\nout = out[mask]\n")
+    (sure,) = messages("mask = y > 0\nout = out[mask]\n")
+    assert "named a mask: if it is boolean, a new number of hits" in told
+    assert "through a boolean mask: a new number of hits" in sure

@@ -35,7 +35,7 @@ _VIEWS = frozenset(
 _FLOATS = frozenset(
     {"mean", "float", "norm", "std", "var", "sigmoid", "softmax", "double", "half", "sqrt", "log"}
 )
-_INTEGERS = frozenset({"long", "int", "argmax", "argmin"})
+_INTEGERS = frozenset({"long", "int", "argmax", "argmin", "argsort", "multinomial", "randperm"})
 
 
 @dataclass(eq=False)

@@ -108,7 +108,7 @@ def _subscript(context: Context, hot: Changes, reads: Reads, sums: Sums, node: c
         if isinstance(element.slice, cst.Slice):
             numbers += [b for b in (element.slice.lower, element.slice.upper) if b is not None]
         elif isinstance(element.slice, cst.Index) and _is_mask(reads, sums, element.slice.value):
-            _mask(context, node)
+            _mask(context, node, sure=not _by_name(reads, sums, element.slice.value))
         elif isinstance(element.slice, cst.Index):
             numbers.append(element.slice.value)
     hot.note(node, *(n for n in numbers if not reads.on_device(n) and not _is_array(context, n)))
@@ -129,14 +129,21 @@ def _is_mask(reads: Reads, sums: Sums, index: cst.BaseExpression) -> bool:
         return False
     if isinstance(index, cst.BinaryOperation):
         return isinstance(index.operator, (cst.BitAnd, cst.BitOr))
-    return sums.dtype_of(index) == "bool" or (isinstance(index, cst.Name) and bool(_MASK.search(index.value)))
+    return sums.dtype_of(index) == "bool" or _by_name(reads, sums, index)
 
 
-def _mask(context: Context, node: cst.Subscript) -> None:
+def _by_name(reads: Reads, sums: Sums, index: cst.BaseExpression) -> bool:
+    """Whether nothing but the name of an index says that it is a mask."""
+    named = isinstance(index, cst.Name) and bool(_MASK.search(index.value))
+    return named and reads.on_device(index) and not sums.dtype_of(index)
+
+
+def _mask(context: Context, node: cst.Subscript, *, sure: bool) -> None:
     written = isinstance(context.index.parent(node), (cst.AssignTarget, cst.AugAssign))
     code = context.index.source.code(node)
     verb = "writes" if written else "selects"
-    message = f"{code} {verb} through a boolean mask: a new number of hits is a new compilation"
+    through = "a boolean mask:" if sure else "what is named a mask: if it is boolean,"
+    message = f"{code} {verb} through {through} a new number of hits is a new compilation"
     context.plan.report(BOOLEAN, node, message, _MASK_WRITE if written else _MASK_READ)
 
 
