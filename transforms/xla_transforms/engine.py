@@ -5,11 +5,11 @@ What is heavy (libcst, the passes) is imported only for a file that passes the f
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from xla_transforms.collecting import no_collections
 from xla_transforms.dividing import speaks
 from xla_transforms.encoding import SourceError, decode
 from xla_transforms.findings import Finding, Span
@@ -58,7 +58,7 @@ def migrate_program(
     if read:
         from xla_transforms.pipeline import migrate_texts
 
-        with _no_collections(), _depth():
+        with no_collections(), _depth():
             outcomes.update(migrate_texts(texts, settings, failure))
         outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
     return {path: outcomes[path] for path in files}
@@ -82,22 +82,10 @@ def map_program(
             failed[path] = error.message
             continue
         texts[path] = (text, data, encoding)
-    with _no_collections(), _depth():
+    with no_collections(), _depth():
         project = map_texts(texts, settings or Settings(), failure, commands or {})
     project.failed |= failed
     return project
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Trees and analysis live until the run ends: looking for garbage among them takes a tenth of it."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from xla_migrate.work.cache import Cache, default_folder
 from xla_migrate.work.parts import Part
 from xla_migrate.work.records import Record
+from xla_transforms.collecting import no_collections
 from xla_transforms.dividing import divide
 from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.settings import Settings
@@ -78,7 +79,7 @@ def _jobs(parts: Sequence[Part], how: How) -> int:
 
 
 def _in_turn(parts: Sequence[Part], how: How) -> Iterator[Mapping[str, Outcome]]:
-    with how.progress(len(parts)) as advance:
+    with no_collections(), how.progress(len(parts)) as advance:
         for part in parts:
             if len(parts) == 1 and how.cache is None:
                 yield part.migrate()
