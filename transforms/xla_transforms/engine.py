@@ -38,23 +38,19 @@ def migrate_program(
 ) -> dict[str, Outcome]:
     """Migrate several modules that import one another as one program, by path. Never raises."""
     settings = settings or Settings()
-    outcomes: dict[str, Outcome] = {}
+    outcomes = left_alone(files)
     texts: dict[str, tuple[str, bytes, str]] = {}
     old: dict[str, Renamed] = {}
     read = False
-    for path, data in files.items():
-        try:
-            text, encoding = decode(data)
-        except SourceError as error:
-            outcomes[path] = failure(path, data, error)
+    for path, left in outcomes.items():
+        if left.failed:
             continue
-        outcomes[path] = Outcome(path, data, text, text, encoding)
-        spoken = speaks(data)
+        spoken = speaks(left.original)
         read = read or spoken
-        older = renamed(text) if spoken else None
+        older = renamed(left.source) if spoken else None
         if older is not None:
             old[path] = older
-        texts[path] = (older.text if older else text, data, encoding)
+        texts[path] = (older.text if older else left.source, left.original, left.encoding)
     if read:
         from xla_transforms.pipeline import migrate_texts
 
@@ -62,6 +58,19 @@ def migrate_program(
             outcomes.update(migrate_texts(texts, settings, failure))
         outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
     return {path: outcomes[path] for path in files}
+
+
+def left_alone(files: Mapping[str, bytes]) -> dict[str, Outcome]:
+    """The outcomes of files of which none speaks of torch and GPUs (``dividing.speaks``), by path."""
+    outcomes: dict[str, Outcome] = {}
+    for path, data in files.items():
+        try:
+            text, encoding = decode(data)
+        except SourceError as error:
+            outcomes[path] = failure(path, data, error)
+        else:
+            outcomes[path] = Outcome.untouched(path, data, text, encoding)
+    return outcomes
 
 
 def map_program(

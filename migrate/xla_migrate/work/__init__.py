@@ -50,12 +50,15 @@ class Done:
 
 def migrate(files: Mapping[str, bytes], settings: Settings, how: How = ALONE) -> Done:
     """Migrate the files of a run. Never raises for what they hold."""
-    speaking, others = divide(files)
-    parts = [Part({path: files[path] for path in part}, settings) for part in speaking]
-    outcomes = Part({path: files[path] for path in others}, settings).migrate() if others else {}
-    for found in _done(parts, how):
-        outcomes.update(found)
-    return Done(said_once({path: outcomes[path] for path in files}), speaking)
+    from xla_transforms import engine
+
+    with no_collections():
+        speaking, others = divide(files)
+        parts = [Part({path: files[path] for path in part}, settings) for part in speaking]
+        outcomes = engine.left_alone({path: files[path] for path in others}) if others else {}
+        for found in _done(parts, how):
+            outcomes.update(found)
+        return Done(said_once({path: outcomes[path] for path in files}), speaking)
 
 
 def _done(parts: Sequence[Part], how: How) -> Iterator[Mapping[str, Outcome]]:
@@ -79,7 +82,7 @@ def _jobs(parts: Sequence[Part], how: How) -> int:
 
 
 def _in_turn(parts: Sequence[Part], how: How) -> Iterator[Mapping[str, Outcome]]:
-    with no_collections(), how.progress(len(parts)) as advance:
+    with how.progress(len(parts)) as advance:
         for part in parts:
             if len(parts) == 1 and how.cache is None:
                 yield part.migrate()
