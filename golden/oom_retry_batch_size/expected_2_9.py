@@ -7,7 +7,7 @@ import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
 from torch.utils.data import DataLoader, TensorDataset
 
-logging.basicConfig(level=logging.INFO, format="%(message)s")
+logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
 log = logging.getLogger("train")
 
 

@@ -52,9 +52,12 @@ def _package(path: str) -> tuple[str, list[str]]:
     """The folder from which a file's package is imported, and the names of its packages."""
     folder = os.path.dirname(path) or os.curdir
     names: list[str] = []
-    while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.basename(folder):
-        names.insert(0, os.path.basename(folder))
-        folder = os.path.dirname(folder) or os.curdir
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        name = os.path.basename(os.path.abspath(folder))  # the current folder and those above have names, too
+        if not name:
+            break
+        names.insert(0, name)
+        folder = os.path.normpath(os.path.join(folder, os.pardir))
     return folder, names
 
 

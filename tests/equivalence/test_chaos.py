@@ -74,3 +74,17 @@ def test_a_doubled_step_is_no_chaos(runs: Runs, monkeypatch: pytest.MonkeyPatch)
     verdict = runs.verdict()
     assert verdict.outcome is Outcome.DIVERGED
     assert verdict.floor is None  # told from the steps, without another run
+
+
+def test_a_missing_file_is_told_first_where_rounding_explains_the_numbers(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrote = CHAOTIC + 'open("last.txt", "w").write("done")\n'
+    runs.script.write_text(wrote)
+    migrate_with(monkeypatch, "    optimizer.step()\n", "    optimizer.step()\n\n")
+    verdict = runs.verdict()
+    assert verdict.outcome is Outcome.DIVERGED
+    assert verdict.comparison is not None
+    assert verdict.comparison.first is not None
+    assert verdict.comparison.first.kind == "files written by one side alone"
+    assert verdict.floor is not None

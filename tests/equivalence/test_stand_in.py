@@ -410,3 +410,19 @@ def test_a_process_group_may_end_before_the_model_that_it_reduces(succeed):
         """,
         timeout=30.0,
     )
+
+
+def test_a_script_that_looks_at_its_terminal_finds_one_at_which_nobody_writes(succeed):
+    succeed("""
+        import os, sys
+        lines, columns = os.popen("stty size", "r").read().split()
+        assert (lines, columns) == ("24", "80")
+        assert os.get_terminal_size(0).columns == 80
+        assert sys.stdin.read() == "" and os.popen("cat").read() == ""
+        try:
+            input("go on? ")
+        except EOFError:
+            pass
+        else:
+            raise AssertionError("somebody answered")
+        """)

@@ -109,6 +109,13 @@ def test_a_module_beside_the_entry_is_followed(project: Path) -> None:
     assert follow(["tools/train.py"]) == ["tools/train.py", "tools/helpers.py"]
 
 
+def test_an_entry_in_the_folder_of_its_package_is_followed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project / "ours")
+    assert follow(["main.py"]) == ["main.py", "../ours/__init__.py", "../ours/engine.py"]
+
+
 def test_a_module_is_migrated_and_files_that_it_does_not_import_stay(cli: Cli, project: Path) -> None:
     assert cli("-m", "ours.main", "--inplace").code in (0, 1)
     assert "torch_xla" in (project / "ours/main.py").read_text()

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 from trees import digest, plant
 
 from xla_migrate.verify.overlay import CannotCopy, Overlay, in_words, is_too_much
+from xla_migrate.verify.runner import Runner
+from xla_migrate.verify.trace import Trace
+from xla_migrate.verify.verifying import Options, Runs
 
 
 @pytest.fixture
@@ -221,6 +225,22 @@ def test_contents_of_the_migration_replace_those_of_a_copy(project: Path) -> Non
         scratch.write({project / "app/train.py": b"y = 2\n"})
         assert scratch.script.read_text() == "y = 2\n"
     assert (project / "app/train.py").read_text() == "x = 1\n"
+
+
+def test_the_program_is_named_as_the_copies_are_and_ends_with_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is imported under a condition is found from the current folder, too, and by the package's root."""
+    lazy = "def late():\n    import ours.used, ours.lazy, beside.far\n"
+    files = {"__init__.py": "", "app/__init__.py": "", "app/train.py": lazy, "ours/__init__.py": ""}
+    plant(project, {**files, "ours/used.py": "x = 1\n", "ours/lazy.py": "x = 2\n"})
+    plant(project.parent, {"beside/far.py": "x = 3\n"})
+    monkeypatch.chdir(project)
+    script, used = project / "app/train.py", project / "ours/used.py"
+    runs = Runs(cast("Runner", None), script, [], Options(), lambda stage, steps: None)
+    named = runs.program(Trace("native", "values", sources=[str(script), str(used)]))
+    shown = [os.path.relpath(name, project) for name in named]
+    assert shown == ["app/train.py", "ours/used.py", "ours/__init__.py", "ours/lazy.py"]
 
 
 @pytest.mark.parametrize(

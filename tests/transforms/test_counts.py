@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers import check_noop, context_of, expression, findings, run_only
+from helpers import check_noop, context_of, expression, findings, migrate, run_only
 from replicated import IMPORTS
 
 from xla_transforms.replicas import LOCAL_RANK, RANK
@@ -85,3 +85,45 @@ def test_what_the_user_tells_of_hosts_is_read_as_before() -> None:
 def test_a_program_of_one_process_counts_as_before() -> None:
     code = "import torch\nn = torch.cuda.device_count() * 2\nx = torch.ones(n).cuda()\n"
     check_noop(code, "ranks", "launch")
+
+
+def demos(*main: str, functions: tuple[str, ...] = ("one", "two")) -> str:
+    """Functions that are handed to one which starts processes of them."""
+    bodies = "".join(
+        f"\n\ndef {name}(rank, n):\n    dist.init_process_group('nccl', rank=rank, world_size=n)\n"
+        f"    train(torch.device('cuda', rank))\n"
+        for name in functions
+    )
+    runs = "".join(f"    {line}\n" for line in main)
+    return (
+        f"{IMPORTS}{bodies}\n\ndef run(function, n):\n    mp.spawn(function, args=(n,), nprocs=n)\n\n\n"
+        f'if __name__ == "__main__":\n    gpus = torch.cuda.device_count()\n{runs}'
+    )
+
+
+def test_a_count_that_is_shown_stays_with_those_who_show_it() -> None:
+    text = run_only(demos("print(gpus)", "run(one, gpus)"), *PASSES)
+    assert "    print(gpus)\n    run(one)\n" in text
+
+
+def test_a_function_that_is_not_the_programs_is_not_started() -> None:
+    outcome = migrate(demos("run(one, gpus)", "run(other.two, gpus)"))
+    assert "mp.spawn(function, args=(n,), nprocs=n)" in outcome.code
+    (left,) = [finding for finding in outcome.findings if finding.code == "XLA163"]
+    assert "it is not known what function the processes run" in left.message
+
+
+def test_a_parameter_that_brings_the_count_goes_with_what_was_given() -> None:
+    code = demos("assert gpus > 1, gpus", "size = gpus", "run(one, size)", "run(two, n=size)")
+    text = run_only(code, *PASSES)
+    assert "def run(function):\n    torch_xla.launch(function)\n" in text
+    assert text.endswith('__main__":\n    run(one)\n    run(two)\n')
+    assert "def one(rank):\n" in text
+    assert "def two(rank):\n" in text
+
+
+def test_a_parameter_that_the_starting_function_reads_stays() -> None:
+    code = demos("run(one, gpus)").replace("    mp.spawn(", "    print(n)\n    mp.spawn(")
+    text = run_only(code, *PASSES)
+    assert "def run(function, n):\n    print(n)\n    torch_xla.launch(function)\n" in text
+    assert "run(one, gpus)\n" in text

@@ -63,6 +63,37 @@ def test_what_one_replica_alone_may_do_is_told() -> None:
     assert reason == "the save needs collect(model), which one replica alone may do"
 
 
+MADE = ("if rank == 0:", "    folder = str(rank)", "    print(folder)")
+
+
+def test_a_name_that_the_master_alone_binds_is_told() -> None:
+    reason = kept(*MADE, "if rank == 0:", "    torch.save(model.state_dict(), folder)")
+    assert reason.startswith("it needs folder, which the master alone has, from line ")
+
+
+def test_a_name_that_the_master_alone_binds_is_told_of_what_the_save_needs() -> None:
+    save = "    torch.save(model.state_dict(), place)"
+    reason = kept(*MADE, "if rank == 0:", '    place = folder + "/last.pt"', save)
+    assert reason.startswith("it needs folder, which the master alone has")
+
+
+def test_an_attribute_that_the_master_alone_sets_is_told() -> None:
+    head = (
+        "class Keeper:\n    def __init__(self, rank):\n"
+        "        if rank == 0:\n            self.folder = path\n"
+        "    def keep(self, rank):\n        if rank == 0:\n"
+        "            torch.save(model.state_dict(), self.folder)\n"
+    )
+    reason = kept("keeper = Keeper(rank)", "keeper.keep(rank)", before=head)
+    assert reason.startswith("it needs self.folder, which the master alone has")
+
+
+def test_a_name_that_the_other_replicas_bind_too_is_no_obstacle() -> None:
+    save = "    torch.save(model.state_dict(), folder)"
+    code = opened(*MADE, "else:", "    folder = None", "if rank == 0:", save)
+    assert code.endswith("    folder = None\ntorch.save(model.state_dict(), folder)")
+
+
 def test_a_file_opened_for_the_save_is_told() -> None:
     reason = kept(
         "if rank == 0:", '    with open(path, "wb") as f:', "        torch.save(model.state_dict(), f)"

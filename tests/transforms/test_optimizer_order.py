@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from helpers import check_noop, check_transformed, findings, migrate
+
+from xla_transforms import engine
 
 ORDER = ("device", "device_moves", "tied_weights", "optimizer_order")
 SWITCH = "torch.__future__.set_swap_module_params_on_conversion"
@@ -236,3 +240,27 @@ def test_a_module_that_builds_its_own_optimizer_and_is_moved_where_it_is_made() 
         """
     assert findings(code) == []
     assert "set_swap_module_params_on_conversion(True)" in migrate(code).code
+
+
+def test_a_model_that_reaches_its_move_among_keywords_in_another_file() -> None:
+    files = {
+        "run.py": """\
+            import torch
+            from trainer import Trainer
+            net = torch.nn.Linear(2, 2)
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            Trainer(model=net, optimizer=opt)
+            """,
+        "trainer.py": """\
+            import torch
+            class Trainer:
+                def __init__(self, **given):
+                    self.model = given["model"].to("cuda")
+                    self.optimizer = given["optimizer"]
+            """,
+    }
+    program = {path: dedent(text).encode() for path, text in files.items()}
+    outcome = engine.migrate_program(program)["trainer.py"]
+    assert "set_swap_module_params_on_conversion(True)" in outcome.code
+    (told,) = [f for f in outcome.findings if f.code == "XLA412"]
+    assert told.message.startswith("the optimizer of line 4 of run.py is built before this move")

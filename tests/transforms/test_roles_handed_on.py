@@ -449,3 +449,37 @@ def test_variables_that_become_attributes() -> None:
 @pytest.mark.parametrize("kept", ["self.__dict__.update(given)", "other.__dict__.update(locals())"])
 def test_variables_that_become_no_attributes(kept: str) -> None:
     assert kinds(LOCALS.format(kept=kept), "self.optimizer") == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ("def run(**kw):\n    s = kw['opt']\n    s.step()\nrun(net=Net(), opt=optim.SGD(p, 0.1))"),
+        ("def run(**kw):\n    s = kw.get('opt')\n    s.step()\nrun(net=Net(), opt=optim.SGD(p, 0.1))"),
+        (
+            "def inner(opt):\n    s = opt\n    s.step()\ndef run(**kw):\n    inner(**kw)\n"
+            "run(opt=optim.SGD(p, 0.1))"
+        ),
+        (
+            "def inner(**kw):\n    s = kw['opt']\n    s.step()\ndef run(**kw):\n    inner(net=Net(), **kw)\n"
+            "run(opt=optim.SGD(p, 0.1))"
+        ),
+        ("def run(a, *rest):\n    s = rest[1]\n    s.step()\nrun(1, Net(), optim.SGD(p, 0.1))"),
+        ("class R:\n    def __init__(self, *a):\n        s = a[0]\n        s.step()\nR(optim.SGD(p, 0.1))"),
+        ("def run(*opts):\n    for s in opts:\n        s.step()\nrun(optim.SGD(p, 0.1), optim.Adam(p))"),
+    ],
+)
+def test_what_stands_behind_stars_is_found_by_its_keyword_or_position(code: str) -> None:
+    assert kinds(code, "s") == {"optimizer"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def run(a, **kw):\n    s = kw['opt']\n    s.step()\nrun(1, optim.SGD(p, 0.1))",
+        "def run(*rest):\n    s = rest[1]\n    s.step()\nrun(*given, optim.SGD(p, 0.1))",
+        "def run(a, *rest):\n    s = rest\n    s.step()\nrun(1, optim.SGD(p, 0.1))",
+    ],
+)
+def test_stars_hold_nothing_of_what_arrives_elsewhere(code: str) -> None:
+    assert "optimizer" not in kinds(code, "s")

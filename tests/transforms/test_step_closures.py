@@ -309,3 +309,28 @@ def test_what_is_evaluated_at_once_is_written_for_the_device_too() -> None:
         "    def log_step(i, model_argmax):\n        print(i, model_argmax)\n\n"
         "    xm.add_step_closure(log_step, args=(i, model(probe.to(device)).argmax(1)))\n"
     ) in code
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "with open(path, 'a') as f:\n    f.write(f'{loss.item()}')\n",
+        "with open(path, 'a') as f:\n    print(loss.item(), file=f)\n",
+        "with redirect_stdout(log):\n    print(loss.item())\n",
+        "with writer.as_default():\n    summary.add_scalar('loss', loss.item(), i)\n",
+        "with tqdm(total=3) as bar:\n    bar.set_postfix(loss=loss.item())\n",
+        "if i % 5 == 0:\n    with open(path, 'a') as f:\n        f.write(f'{loss.item()}')\n",
+    ],
+)
+def test_what_a_with_statement_closes_stays_in_it(head: str) -> None:
+    check_noop(loop(head), "step_closures")
+
+
+@pytest.mark.parametrize(
+    "context",
+    ["torch.no_grad()", "torch.autograd.profiler.record_function('log')", "amp", "contextlib.nullcontext()"],
+)
+def test_a_mode_of_torch_keeps_no_line_back(context: str) -> None:
+    code = HEAD + "import contextlib\namp = contextlib.nullcontext() if cpu else torch.autocast('cuda')\n"
+    code = loop(f"with {context}:\n    print(loss.item())\n").replace(HEAD, code)
+    assert "xm.add_step_closure(log_step, args=(loss,))" in run_only(code, "step_closures")

@@ -31,6 +31,7 @@ TINY = 1e-30
 GROWTH = 100
 """Bounds hold for so many steps and grow in proportion afterwards, as rounding errors add up."""
 
+FILES = "files written by one side alone"
 CHAOS = 3
 """Two runs may be so many times as far apart as rounding alone would carry them."""
 
@@ -443,7 +444,7 @@ def _files(pair: Pair) -> Iterator[Found]:
     added = _unmatched(pair.migrated.files, pair.native.files)
     if missing or added:
         values = ", ".join(missing) or "none", ", ".join(added) or "none"
-        yield Place(LATE, END), Divergence("files written by one side alone", "at the end", *values)
+        yield Place(LATE, END), Divergence(FILES, "at the end", *values)
 
 
 def _unmatched(names: Iterable[str], others: Iterable[str]) -> list[str]:

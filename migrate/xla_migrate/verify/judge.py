@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from xla_migrate.verify.causes import explained
-from xla_migrate.verify.compare import BOUNDS, Bounds, Floor, compare
+from xla_migrate.verify.compare import BOUNDS, FILES, Bounds, Floor, compare
 from xla_migrate.verify.executions import Limits, performance_of
 from xla_migrate.verify.replica_checks import aligned, check_replicas, comparable_samples
 from xla_migrate.verify.trace import Trace
@@ -88,11 +88,14 @@ def notes_on(native: Trace) -> tuple[str, ...]:
 
 
 def may_be_chaos(verdict: Verdict) -> bool:
-    """Whether two runs part in numbers alone, as those of a chaotic program do that rounds otherwise."""
+    """Whether two runs part in numbers, as those of a chaotic program do that rounds otherwise.
+
+    Missing files do not speak against it: where the numbers agree after all they are what is told first.
+    """
     comparison = verdict.comparison
     if comparison is None or comparison.first is None:
         return False
-    found = [comparison.first, *comparison.others]
+    found = [comparison.first, *(one for one in comparison.others if one.kind != FILES)]
     return all(one.kind in NUMBERS and one.difference is not None for one in found)
 
 

@@ -120,6 +120,10 @@ class Overlay:
         roots = (root for root in self.roots if path.is_relative_to(root))
         return any(not SKIPPED & set(path.relative_to(root).parts) for root in roots)
 
+    def holds(self, path: Path) -> bool:
+        """Whether the copy will hold this file, be it in a directory that is copied or on its own."""
+        return path in self.single or self.copies(path)
+
     @contextmanager
     def copy(self, keep: bool = False) -> Iterator[Scratch]:
         """A fresh copy of all that, removed afterwards unless it is to be kept."""

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from xla_migrate.verify import inside, processes
 from xla_migrate.verify.replica_runner import fork_all
+from xla_migrate.verify.terminal_input import give_terminal
 from xla_migrate.verify.trace import Request, Trace
 from xla_migrate.verify.trace_file import PROGRESS, STDERR, STDOUT, TRACE, read_text, save
 
@@ -316,8 +317,7 @@ def run_forked(request: Request) -> NoReturn:
     status = 1
     try:
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
+        give_terminal()
         processes.arm(Path(request.out), request.timeout)
         record(request)
         status = 0

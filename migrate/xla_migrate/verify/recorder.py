@@ -150,8 +150,7 @@ class Recorder:
         if self._last_inputs is None:
             return ""
         module, inputs, _ = self._last_inputs
-        shapes = [list(t.shape) if isinstance(t, torch.Tensor) else t for t in inputs]
-        return f"{type(module()).__name__}({', '.join(map(_short, shapes))})"
+        return f"{type(module()).__name__}({', '.join(_short(_shape(value)) for value in inputs)})"
 
     def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Gradients are looked at before the step, which may change them; those that a closure
@@ -252,8 +251,18 @@ def to_array(tensor: torch.Tensor) -> Array:
     return array
 
 
-def _short(value: object) -> str:
-    text = str(value)
+def _shape(value: object) -> str:
+    """A value without the numbers of its tensors, which nobody is to read from a device."""
+    if isinstance(value, torch.Tensor):
+        return str(list(value.shape))
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_shape, value))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_shape(one)}' for key, one in value.items())}}}"
+    return str(value) if isinstance(value, (int, float, str, bool, type(None))) else type(value).__name__
+
+
+def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 

@@ -29,7 +29,7 @@ from xla_transforms.settings import Distributed
 TIMEOUT = 1800.0
 LAST_DIGIT = {"float32": 2.4e-7, "bfloat16": 2e-3}
 """How much initial parameters are changed to see how far rounding alone carries."""
-SHAKEN = (1, -1, 2)
+SHAKEN = (1, -1, 2, -2, 3)
 """How many times that, in one native run after another until one is as far away as the migrated run: a
 single number, such as a gradient norm, may come out alike by chance."""
 
@@ -158,7 +158,7 @@ class Runs:
             size = times * LAST_DIGIT[lowest_dtype(native, migrated)]
             shaken.append(self.run("native", "shaken", perturb=size))
             verdict = judge(native, migrated, counted, floor=floor_of(native, *shaken))
-            if verdict.outcome is not Outcome.DIVERGED:
+            if not may_be_chaos(verdict):
                 break
         return self._told(verdict, results)
 
@@ -166,10 +166,14 @@ class Runs:
         """The files that the native run consisted of and those that they import under some condition,
         migrated as one program; and what is to be written of them."""
         self.progress("migration", 0)
-        program = follow(native.sources, started=[str(self.script)])
-        named = [path for path in program if self.is_migrated(path)]
+        named = [path for path in self.program(native) if self.is_migrated(path)]
         results = migrated_files(named, self.options)
         return results, {Path(path): result.data for path, result in results.items() if result.changed}
+
+    def program(self, native: Trace) -> list[str]:
+        """The absolute names of those files, as far as the copies hold them."""
+        found = map(os.path.abspath, follow(native.sources, started=[str(self.script)]))
+        return [p for p in dict.fromkeys(found) if p in native.sources or self.overlay.holds(Path(p))]
 
     def is_migrated(self, path: str) -> bool:
         """Whether the project's migration may touch a file: the script, and what is not excluded."""

@@ -6,6 +6,7 @@ by moving all it could and takes back what would be seen too late.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import libcst as cst
@@ -93,8 +94,18 @@ class Deferral:
         """Whether a sink may run in a closure or, where none runs, stands where a barrier may precede it."""
         if unit.behind or unit in self._sum_units() or unit in self.deferred.values():
             return False
+        if any(not self.sinks.is_lasting(c) for c in self._contexts(unit.statement)):
+            return False
         timely = self.closures or bool(unit.guards) or not self.works_after(unit.statement)
         return timely and isinstance(unit.block, cst.IndentedBlock)
+
+    def _contexts(self, node: cst.CSTNode) -> Iterator[cst.With]:
+        """The ``with`` statements of an iteration around a statement: they end before the barrier."""
+        for outer in self.index.ancestors(node):
+            if outer is self.loop.node:
+                return
+            if isinstance(outer, cst.With):
+                yield outer
 
     def works_after(self, node: cst.CSTNode) -> bool:
         """Whether an iteration gives the device work behind a statement.

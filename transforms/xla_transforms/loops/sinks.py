@@ -47,6 +47,22 @@ class Sinks:
             return paths <= {"torch.no_grad", "torch.inference_mode"} and self._all(statement)
         return False
 
+    def is_lasting(self, statement: cst.With) -> bool:
+        """Whether what stands in a ``with`` shows and stores the same behind it: torch's modes and timers.
+
+        A file is closed there, and what is printed may go elsewhere.
+        """
+        return all(item.asname is None and self._changes_torch(item.item) for item in statement.items)
+
+    def _changes_torch(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.Call):
+            path = self.roles.path(node.func)
+            return path.startswith(("torch.", "contextlib.nullcontext", "apex."))
+        if isinstance(node, cst.IfExp):
+            return self._changes_torch(node.body) and self._changes_torch(node.orelse)
+        bindings = self.roles.bindings(node) if isinstance(node, cst.Name) else ()
+        return bool(bindings) and all(b.value is not None and self._changes_torch(b.value) for b in bindings)
+
     def _branches(self, statement: cst.If) -> bool:
         other = statement.orelse
         rest = other is None or (self._branches(other) if isinstance(other, cst.If) else self._all(other))

@@ -8,6 +8,8 @@ has to be one that can be pickled, and nothing may touch the device before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -60,6 +62,7 @@ def run(context: Context) -> None:
             _launch(context, launch)
         if launch.function is not None and context.roles.index(launch.function) is context.index:
             _parameters(context, launch)
+    _handed(context)
 
 
 def _tell(context: Context) -> None:
@@ -153,12 +156,26 @@ def _template(context: Context, change: Planned, parts: str) -> str:
 def _unused(context: Context, launch: Launch) -> None:
     """The variables that only counted processes for the launch."""
     counts = context.replicas.counts
-    bound = [context.index.parent(context.index.parent(name) or name) for name in counts.counters(launch)]
+    bound = [context.index.parent(context.index.parent(name) or name) for name in counts.counters]
     for statement in (*bound, *counts.totals):
         ours = isinstance(statement, cst.Assign) and context.roles.index(statement) is context.index
         if ours and statement is not None and not context.plan.taken(statement):
             change = context.plan.change(SPAWN, statement, "the runtime counts the processes")
             change.remove(statement)
+
+
+def _handed(context: Context) -> None:
+    """Parameters that brought the number of processes to where they are started go."""
+    for one in context.replicas.counts.handed:
+        _drop(context, one.function, one.function.params.params, one.param)
+        for site, arg in one.calls:
+            _drop(context, site, site.args, arg)
+
+
+def _drop(context: Context, whole: cst.CSTNode, items: Sequence[cst.CSTNode], gone: cst.CSTNode) -> None:
+    if context.roles.index(whole) is context.index:
+        change = context.plan.change(SPAWN, whole, "the runtime counts the processes")
+        change.drop([*items], [gone])
 
 
 def _parameters(context: Context, launch: Launch) -> None:

@@ -125,7 +125,10 @@ def _mend(
     if region is not None and region.safe():
         region.reorder()
         return
-    line = context.roles.index(optimizer).source.span(optimizer).line
+    source = context.roles.index(optimizer).source
+    line = f"{source.span(optimizer).line}"
+    if source is not context.index.source:
+        line += " of " + source.path.rpartition("/")[2]
     if not context.target.swaps_parameters:
         message = f"the optimizer of line {line} is built before this move: it would train the old parameters"
         context.plan.report(BEFORE, move.call, message, "move the model first, then build the optimizer")

@@ -21,7 +21,7 @@ from xla_transforms.replicas.masters import Master
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.saves import Saved, saved_by
-from xla_transforms.scopes import ModuleIndex
+from xla_transforms.scopes import Binding, ModuleIndex
 from xla_transforms.tree import body_of, children, dotted, string_value, walk
 
 if TYPE_CHECKING:
@@ -300,6 +300,24 @@ class Alone:
             _obstruct(region, disturbing, f"the save needs {text}, which one replica alone may do")
         for call in (n for n in walk(node) if isinstance(n, cst.Call) and n in shared - self.saves):
             self._check_callee(region, call)
+        for name in (n for n in walk(node) if isinstance(n, (cst.Name, cst.Attribute))):
+            bound = self._bound_alone(region, name)
+            if bound is not None:
+                line = self.roles.index(bound).source.span(bound).line
+                text = self.roles.index(name).source.code(name)
+                _obstruct(region, name, f"it needs {text}, which the master alone has, from line {line}")
+
+    def _bound_alone(self, region: Region, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
+        """A statement that gives a name its value, where only the master comes to any that does."""
+        index = self.roles.index(name)
+        found: Sequence[Binding] = ()
+        if isinstance(name, cst.Name):
+            found = self.roles.bindings(name)
+        elif getattr(name.value, "value", "") == "self":
+            found = index.attributes.get(name.attr.value, ())
+        guards = [[g for g, _ in self.guards(b.statement)] for b in found]
+        alone = all(any(not index.within(region.node, g) for g in around) for around in guards)
+        return found[0].statement if found and alone else None
 
     def _check_callee(self, region: Region, call: cst.Call) -> None:
         """A function that a region calls must be open, or leave all replicas alike."""

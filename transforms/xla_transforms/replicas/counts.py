@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -16,6 +17,14 @@ from xla_transforms.tree import argument, has_star, same, walk
 _SIZES = (WORLD_SIZE, LOCAL_WORLD_SIZE)
 
 
+class Handed(NamedTuple):
+    """A parameter that brings a function how many processes to start, and what its calls give for it."""
+
+    function: cst.FunctionDef
+    param: cst.Param
+    calls: list[tuple[cst.Call, cst.Arg]]
+
+
 class Counts:
     """The numbers of processes in one program that starts them itself."""
 
@@ -25,8 +34,14 @@ class Counts:
     def dropped(self, launch: Launch) -> list[int]:
         """The positions among ``launch.values`` of what only counts processes: each asks the runtime instead.
 
-        Only where the parameter can go too, and the argument of every other call of the function.
+        Only where the parameter can go too, that of each function which this start may run, and the argument
+        of every other call of it.
         """
+        same_start = [one for one in self.starts.launches if one.call is launch.call]
+        alike = [set(self._droppable(one)) for one in same_start]
+        return [p for p in self._droppable(launch) if all(p in positions for positions in alike)]
+
+    def _droppable(self, launch: Launch) -> list[int]:
         if launch.function is None or launch.values is None:
             return []
         params = launch.parameters
@@ -45,39 +60,82 @@ class Counts:
         by_position = len(parameters(launch.function)) >= position + 2 and not has_star(site)
         return argument(site, name, position + 1) if by_position else None
 
-    def counters(self, launch: Launch) -> list[cst.Name]:
-        """The variables that only tell a launch how many processes to start: the names they are bound by."""
-        uses = self._uses(launch)
-        found: dict[cst.Name, None] = {}
-        for use in uses:
-            bindings = self.roles.bindings(use)
-            target = bindings[0].node if len(bindings) == 1 else None
-            if isinstance(target, cst.Name) and self._read_by(target) <= uses:
-                found[target] = None
-        return list(found)
+    @property
+    def counters(self) -> list[cst.Name]:
+        """The variables that only tell how many processes to start: the names they are bound by."""
+        return self._only_counting[0]
 
-    def _uses(self, launch: Launch) -> set[cst.Name]:
-        """The names that say how many processes there are where only a launch wants to know."""
-        assert launch.function is not None
+    @property
+    def handed(self) -> list[Handed]:
+        """The parameters that bring such a number to a launch, and to nothing else."""
+        return self._only_counting[1]
+
+    @cached_property
+    def _only_counting(self) -> tuple[list[cst.Name], list[Handed]]:
+        counters: dict[cst.Name, None] = {}
+        handed: dict[cst.Param, Handed] = {}
+        uses = {name for launch in self.starts.launches for name in self._wanted_by(launch)}
+        waiting = list(uses)
+        while waiting:
+            bound, value = self._bound_to(waiting.pop())
+            fresh: list[cst.CSTNode] = []
+            if isinstance(bound, cst.Name) and bound not in counters and self._read_by(bound) <= uses:
+                counters[bound] = None
+                fresh = [value] if value is not None else []
+            elif isinstance(bound, cst.Param) and bound not in handed and self._read_by(bound) <= uses:
+                one = self._handed(bound)
+                if one is not None:
+                    handed[bound] = one
+                    fresh = [arg.value for _, arg in one.calls]
+            wanted = {name for part in fresh for name in walk(part) if isinstance(name, cst.Name)}
+            waiting += wanted
+            uses |= wanted
+        return list(counters), list(handed.values())
+
+    def _handed(self, param: cst.Param) -> Handed | None:
+        """A parameter of a function that starts processes, with what each call gives; none where one does
+        not give it."""
+        scope = self.roles.index(param).function_of(param)
+        if scope not in self.starts.launching or not isinstance(scope, cst.FunctionDef):
+            return None
+        position = parameters(scope).index(param)
+        sites = [site for site, own in callers(self.roles, scope) if not own]
+        given = [(site, argument(site, param.name.value, position)) for site in sites]
+        calls = [(site, arg) for site, arg in given if arg is not None and not has_star(site)]
+        plain = param in scope.params.params and len(calls) == len(callers(self.roles, scope))
+        return Handed(scope, param, calls) if plain and calls else None
+
+    def _bound_to(self, use: cst.Name) -> tuple[cst.CSTNode | None, cst.CSTNode | None]:
+        """What binds a name, where one thing does, and the value it is bound to."""
+        bindings = self.roles.bindings(use)
+        return (bindings[0].node, bindings[0].value) if len(bindings) == 1 else (None, None)
+
+    def _wanted_by(self, launch: Launch) -> set[cst.Name]:
         dropped = self.dropped(launch)
         parts: list[cst.CSTNode | None] = [launch.count, *self.totals]
         parts += [launch.values[p] for p in dropped] if launch.values is not None else []
-        for site, _ in callers(self.roles, launch.function):
+        for site, _ in callers(self.roles, launch.function) if launch.function is not None else ():
             parts += [self.given(launch, p, site) for p in dropped]
         return {n for part in parts if part is not None for n in walk(part) if isinstance(n, cst.Name)}
 
-    def _read_by(self, target: cst.Name) -> set[cst.Name]:
-        index = self.roles.index(target)
-        scope = index.scope_of(target).owner(target.value)
-        bound = {b.node for b in scope.bindings[target.value]} if scope is not None else set()
-        return {n for n in index.named_of(scope, target.value) if n not in bound and not self._decided(n)}
+    def _read_by(self, bound: cst.Name | cst.Param) -> set[cst.Name]:
+        index = self.roles.index(bound)
+        name = bound.name.value if isinstance(bound, cst.Param) else bound.value
+        inside = index.function_of(bound) if isinstance(bound, cst.Param) else None
+        scope = index.scopes[inside] if inside is not None else index.scope_of(bound).owner(name)
+        written = {b.node for b in scope.bindings[name]} if scope is not None else set()
+        return {n for n in index.named_of(scope, name) if n not in written and not self._decided(n)}
 
     def _decided(self, node: cst.Name) -> bool:
         """Whether a name is read only in a condition that goes, since there are several processes."""
         index = self.roles.index(node)
-        guards = (a for a in index.ancestors(node) if isinstance(a, cst.If))
-        tests = (guard.test for guard in guards if index.within(node, guard.test))
-        return any(self.roles.fold(test) is not None for test in tests)
+        for around in index.ancestors(node):
+            deciding = isinstance(around, cst.If) and index.within(node, around.test)
+            if deciding or isinstance(around, cst.Assert):
+                assert isinstance(around, (cst.If, cst.Assert))
+                if self.roles.fold(around.test) is not None:
+                    return True
+        return False
 
     @cached_property
     def totals(self) -> list[cst.Assign]:
@@ -122,8 +180,6 @@ class Counts:
             count = launch.count
             if count is not None and index.within(node, count):
                 return True
-            for name in self.counters(launch):
-                binding = self.roles.bindings(name)
-                if any(b.value is not None and index.within(node, b.value) for b in binding):
-                    return True
-        return False
+        values = [b.value for name in self.counters for b in self.roles.bindings(name)]
+        values += [arg.value for one in self.handed for _, arg in one.calls]
+        return any(value is not None and index.within(node, value) for value in values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from xla_transforms.loops.hidden import HiddenSteps
+from xla_transforms.replicas.hand_updates import hand_updates
 from xla_transforms.replicas.inherited import inherited
 from xla_transforms.replicas.repeats import Repeats
 from xla_transforms.replicas.scripts import Layout, main_guard, reachable
@@ -34,7 +36,7 @@ class Style(Enum):
 
 @dataclass(eq=False)
 class Launch:
-    """A start of processes; ``function`` is ``None`` where it is not one function of the program."""
+    """A start of processes that run ``function``: ``None`` where that is not known, or not the program's."""
 
     spawn: Spawn
     function: cst.FunctionDef | None
@@ -109,13 +111,16 @@ class Starts:
     @cached_property
     def launches(self) -> list[Launch]:
         """The calls of ``mp.spawn`` and its like, and the loops that start processes which join a group."""
-        found = [Launch(spawn, self._function_run(spawn)) for spawn in spawns(self.roles)]
+        found = [Launch(spawn, run) for spawn in spawns(self.roles) for run in self._functions_run(spawn)]
         spawned = {one for one in found if self.roles.path(one.call.func) in SPAWNERS}
         return [one for one in found if one in spawned or self.joins(one.function)]
 
-    def _function_run(self, spawn: Spawn) -> cst.FunctionDef | None:
+    def _functions_run(self, spawn: Spawn) -> Sequence[cst.FunctionDef | None]:
+        """What the processes of a start run: several functions where it is in one that is handed them."""
         nodes = functions(self.roles, spawn)
-        return nodes[0] if len(nodes) == 1 and isinstance(nodes[0], cst.FunctionDef) else None
+        found = [node for node in nodes if isinstance(node, cst.FunctionDef)]
+        certain = self.roles.is_a(spawn.target, Kind.FUNCTION) and len(found) == len(nodes)
+        return found if found and certain else [None]
 
     def joins(self, function: cst.FunctionDef | None) -> bool:
         """Whether what the processes run comes to join a process group."""
@@ -181,12 +186,21 @@ class Starts:
 
     @property
     def _unreduced(self) -> list[Obstacle]:
-        """Steps out of sight, before which nothing could reduce the gradients."""
+        """Steps out of sight or by hand, before which nothing could reduce the gradients."""
         hidden = HiddenSteps.of(self.roles)
         found = [self._hides(call) for call in hidden.calls if self.scaling or not hidden.known(call)]
-        if not hidden.calls and self.roles.program.replicated and (call := self._never_stepped()) is not None:
+        by_hand = [self._written(node) for node in hand_updates(self.roles)[:1]]
+        never = not (by_hand or hidden.calls) and self.roles.program.replicated
+        if never and (call := self._never_stepped()) is not None:
             found = [self._hides(call)]
-        return found
+        return [*found, *by_hand]
+
+    def _written(self, node: cst.CSTNode) -> Obstacle:
+        index = self.roles.index(node)
+        line = index.source.span(node).line
+        why = f"line {line} steps the parameters by hand: nothing reduces their gradients"
+        advice = "let an optimizer of torch.optim take the step, before which gradients are reduced"
+        return Obstacle(index, why, advice)
 
     def _hides(self, call: cst.Call) -> Obstacle:
         index = self.roles.index(call)

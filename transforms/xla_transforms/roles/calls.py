@@ -342,6 +342,8 @@ def _arguments(
     roles: Roles, param: cst.Param, function: cst.FunctionDef, params: list[cst.Param]
 ) -> Facts:
     position = next((i for i, p in enumerate(params) if p is param), 0)
+    if param is function.params.star_arg or param is function.params.star_kwarg:
+        return frozenset().union(*(_rest(roles, s, param, position - t) for s, t in callers(roles, function)))
     found: set[Fact] = set()
     for site, taken in callers(roles, function):
         value = value_of(site, param.name.value, position - taken)
@@ -351,6 +353,17 @@ def _arguments(
             found |= _by_star(roles, site, param.name.value, position - taken)
     found |= handing.handed(roles, function, position, param.name.value)
     return frozenset(found) | ranks.of_parameter(roles, function, position)
+
+
+def _rest(roles: Roles, site: cst.Call, param: cst.Param, position: int) -> Facts:
+    """What ``*args`` and ``**kwargs`` hold of a call: its values from a position on, its keywords."""
+    if param.star == "**":
+        return fact(Kind.MAPPING, "", site)
+    values = [cst.Element(arg.value) for arg in site.args if arg.keyword is None and not arg.star]
+    if any(arg.star == "*" for arg in site.args):
+        return UNKNOWN
+    held = roles.remembered(("rest", id(site), position), lambda: cst.Tuple(values[position:]))
+    return fact(Kind.SEQUENCE, "", held)
 
 
 def _by_star(roles: Roles, site: cst.Call, name: str, position: int) -> Facts:

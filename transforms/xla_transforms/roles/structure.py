@@ -71,7 +71,8 @@ def _of_dict(roles: Roles, node: cst.Dict, step: int | str) -> Facts:
 def _of_dict_call(roles: Roles, node: cst.Call, step: int | str) -> Facts:
     chosen = [a.value for a in node.args if a.keyword and step in (a.keyword.value, "*")]
     more = held(roles, node, step if isinstance(step, str) and step != "*" else None)
-    return more.union(*(roles.facts(e) for e in chosen)) or UNKNOWN
+    passed = [at(roles, roles.facts(a.value), (step,)) for a in node.args if a.star == "**" and not chosen]
+    return more.union(*(roles.facts(e) for e in chosen), *passed) or UNKNOWN
 
 
 def entered(roles: Roles, facts: Facts) -> Facts:

@@ -24,6 +24,7 @@ from xla_migrate.verify.calls import Calls
 from xla_migrate.verify.cuda_stand_in.cuda_module import NAME
 from xla_migrate.verify.hooks import after
 from xla_migrate.verify.measure import unwatched
+from xla_migrate.verify.replicas.starts import Starts
 
 SUM, AVERAGE = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 
@@ -38,9 +39,9 @@ def _has_cuda() -> bool:
     return bool(torch.cuda.get_device_name(0) != NAME)
 
 
-def install(rank: int, world: int, calls: Calls) -> None:
+def install(rank: int, world: int, calls: Calls, starts: Starts) -> None:
     """Patch torch for the rest of the process, after the stand-in for one device."""
-    _start_here(rank, world)
+    _start_here(rank, world, starts)
     if _has_cuda():
         return
     _count_devices(world)
@@ -74,15 +75,15 @@ class Spawned:
         return True
 
 
-def _start_here(rank: int, world: int) -> None:
+def _start_here(rank: int, world: int, starts: Starts) -> None:
     def spawn(
         fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, *rest: Any, **options: Any
     ) -> Spawned | None:
         if nprocs != world:
             raise ValueError(f"the script starts {nprocs} processes, and {world} were started")
+        starts.begin()
         fn(rank, *args)
-        if rank:
-            raise SystemExit(0)
+        starts.wait()
         return None if join else Spawned()
 
     for module in (torch.multiprocessing, importlib.import_module("torch.multiprocessing.spawn")):

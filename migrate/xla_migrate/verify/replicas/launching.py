@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from xla_migrate.verify.replicas.meeting import ReplicaError
+from xla_migrate.verify.replicas.starts import Starts
 
 
 class Launching:
     """``started`` tells whether the script has started its replicas."""
 
-    def __init__(self, rank: int, world: int) -> None:
-        self.rank, self.world = rank, world
+    def __init__(self, rank: int, world: int, starts: Starts | None = None) -> None:
+        self.rank, self.world, self.starts = rank, world, starts
         self.started = False
         self._originals: dict[str, Any] = {}
 
@@ -60,15 +61,17 @@ class Launching:
         if nprocs is not None:
             raise ValueError(f"Unsupported nprocs ({nprocs}): torch_xla takes 1 or None")
         initialized = getattr(self._xla, "_xla_runtime_is_initialized", None)  # 2.1 does not tell
-        if initialized is not None and initialized():
+        if initialized is not None and initialized() and not self.started:
             raise RuntimeError("Runtime is already initialized: an XLA device was used before the launch")
         if start_method == "spawn":
             pickle.dumps(fn)  # a nested function or a lambda fails here, as it would in torch_xla
         self.begin()
+        if self.starts is not None:
+            self.starts.begin()
         fn(self.rank, *args)
         self._end()
-        if self.rank:
-            raise SystemExit(0)
+        if self.starts is not None:
+            self.starts.wait()
 
     def begin(self) -> None:
         """From here on this process is one replica of many."""

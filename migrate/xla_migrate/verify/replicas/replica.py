@@ -15,6 +15,7 @@ from xla_migrate.verify.replicas.functions import Carrier
 from xla_migrate.verify.replicas.gradients import Reductions
 from xla_migrate.verify.replicas.launching import Launching
 from xla_migrate.verify.replicas.meeting import Announcement, Meeting, ReplicaError
+from xla_migrate.verify.replicas.starts import Starts
 from xla_migrate.verify.trace import Failure, Request, Trace
 
 
@@ -27,6 +28,7 @@ class Replica:
         self.calls = Calls(Path(request.script).parent, steps)
         self.files = WrittenFiles()
         self.meeting = Meeting(request.rank, request.world, request.rendezvous, request.timeout)
+        self.starts = Starts(self.meeting)
         self.launching: Launching | None = None
         self.reductions: Reductions | None = None
         self.meeting.exchange(Announcement("start", "starts"))
@@ -38,7 +40,7 @@ class Replica:
     def _become_xla(self) -> None:
         """Replace what torch_xla does between replicas."""
         rank, world = self.request.rank, self.request.world
-        self.launching = launching = Launching(rank, world)
+        self.launching = launching = Launching(rank, world, self.starts)
         xla: Any = importlib.import_module("torch_xla")._XLAC
         self.reductions = Reductions(lambda tensor: int(xla._xla_get_tensor_id(tensor)))
         self.reductions.install()
@@ -58,7 +60,7 @@ class Replica:
         from xla_migrate.verify.cuda_stand_in import distributed
 
         process_group.set_environment_of_others(self.request.rank, self.request.world)
-        distributed.install(self.request.rank, self.request.world, self.calls)
+        distributed.install(self.request.rank, self.request.world, self.calls, self.starts)
         self._share(distributed.backend)
 
     def _share(self, begun: Callable[[str, str], str]) -> None:
@@ -71,6 +73,7 @@ class Replica:
 
     def finish(self, failure: Failure | None) -> Failure | None:
         """Tell the others that the script has ended; what is wrong with this run, if anything is."""
+        self.starts.end()
         problem = self.meeting.broken
         if problem is None:
             text = "ended without it" if failure is None else f"failed before it ({failure.kind})"
