@@ -15,6 +15,10 @@ _SKIPPED = frozenset(
     {"__pycache__", "__pypackages__", "build", "node_modules", "site-packages", "venv"}
 )
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+_ENDINGS = (".py", ".ipynb")
+
+# A file as it is called from here, its real path, and whether it may hold commands that start training.
+_File = tuple[str, str, bool]
 
 # An ignore file: the folder it stands in, and its verdict on a path relative to that folder.
 _Rules = tuple[str, Callable[[str], "bool | None"]]
@@ -42,13 +46,16 @@ def discover(paths: Iterable[str], excluded: Callable[[str], bool] | None = None
     seen: set[str] = set()
     for path in paths:
         path = os.path.normpath(path) if path else path
-        whole = os.path.isdir(path)
-        names = _below(path, found.problems, excluded) if whole else [(path, os.path.realpath(path))]
-        for name, real in names:
+        names = _below(path, found.problems, excluded) if os.path.isdir(path) else [_named(path)]
+        for name, real, launches in names:
             if real not in seen:
                 seen.add(real)
-                (found.launchers if is_launcher(name) else found.files).append(name)
+                (found.launchers if launches else found.files).append(name)
     return found
+
+
+def _named(path: str) -> _File:
+    return path, os.path.realpath(path), is_launcher(path)
 
 
 def repository_root(folder: Path) -> Path | None:
@@ -58,34 +65,38 @@ def repository_root(folder: Path) -> Path | None:
 
 def _below(
     folder: str, problems: list[FileProblem], excluded: Callable[[str], bool] | None
-) -> list[tuple[str, str]]:
-    """The files below a folder, each as it is called from here and by its real path."""
+) -> list[_File]:
+    """The files below a folder."""
     earlier = len(problems)
     real = os.path.realpath(folder)
     names = list(_walk(folder, real, real, _rules_above(folder), problems))
     if excluded is not None and names:
-        return [(name, place) for name, place in names if not excluded(name)]
-    if all(is_launcher(name) for name, _ in names) and len(problems) == earlier:
+        return [file for file in names if not excluded(file[0])]
+    if all(launches for _, _, launches in names) and len(problems) == earlier:
         problems.append(FileProblem(folder, "no Python files in this directory"))
     return names
 
 
 def _walk(
     folder: str, real: str, top: str, rules: list[_Rules], problems: list[FileProblem]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[_File]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         problems.append(FileProblem(folder, f"cannot be listed: {error.strerror}"))
         return
     rules = rules + _rules_of(folder, ".gitignore", folder)
+    inside = os.path.join(real, "")
     for entry in entries:
-        path = entry.name if folder == os.curdir else os.path.join(folder, entry.name)
+        path = entry.name if folder == os.curdir else entry.path
         if entry.is_dir(follow_symlinks=False):
             if not _skipped(entry) and not _ignored(path, True, rules):
-                yield from _walk(path, os.path.join(real, entry.name), top, rules, problems)
-        elif _is_of_interest(entry, top) and not _ignored(path, False, rules):
-            yield path, os.path.realpath(path) if entry.is_symlink() else os.path.join(real, entry.name)
+                yield from _walk(path, inside + entry.name, top, rules, problems)
+            continue
+        launches = is_launcher(entry.name)
+        asked = launches or entry.name.endswith(_ENDINGS)
+        if asked and _is_ours(entry, top) and not _ignored(path, False, rules):
+            yield path, os.path.realpath(path) if entry.is_symlink() else inside + entry.name, launches
 
 
 def _skipped(entry: os.DirEntry[str]) -> bool:
@@ -94,8 +105,9 @@ def _skipped(entry: os.DirEntry[str]) -> bool:
     return any(os.path.exists(os.path.join(entry.path, mark)) for mark in _ENVIRONMENT_MARKS)
 
 
-def _is_of_interest(entry: os.DirEntry[str], top: str) -> bool:
-    if not (entry.name.endswith((".py", ".ipynb")) or is_launcher(entry.name)) or not entry.is_file():
+def _is_ours(entry: os.DirEntry[str], top: str) -> bool:
+    """Whether an entry is a file, and no link that leads out of the folder."""
+    if not entry.is_file():
         return False
     return not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(top)
 

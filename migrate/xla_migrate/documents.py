@@ -12,6 +12,7 @@ from xla_migrate.discovery import discover
 from xla_migrate.files import FILE_RULE, Content, FileProblem, read, replace, uninterrupted
 from xla_migrate.notebooks import is_notebook
 from xla_migrate.work import ALONE, How
+from xla_transforms.collecting import no_collections
 from xla_transforms.findings import Finding, Span
 
 if TYPE_CHECKING:
@@ -78,11 +79,12 @@ def gather(paths: Iterable[str], excluded: Callable[[str], bool] | None = None) 
     """Read all files that ``paths`` stand for, but for those in their folders that are ``excluded``; what
     cannot be read carries its problem."""
     paths = list(paths)
-    found = discover(paths, excluded)
-    named = set(map(os.path.normpath, paths))
-    documents = [load(path) for path in found.files]
-    documents += [d for d in map(_launcher, found.launchers) if d.findings or d.path in named]
-    return documents + [Document(problem.path, problem=problem) for problem in found.problems]
+    with no_collections():  # all of it stays
+        found = discover(paths, excluded)
+        named = set(map(os.path.normpath, paths))
+        documents = [load(path) for path in found.files]
+        documents += [d for d in map(_launcher, found.launchers) if d.findings or d.path in named]
+        return documents + [Document(problem.path, problem=problem) for problem in found.problems]
 
 
 def _launcher(path: str) -> Document:

@@ -28,6 +28,7 @@ WITHOUT = {
     "XLA005": "it speaks of files and disks, not of code",
     "XLA006": "no script is known that brings it about: it tells of a fault of the tool",
     "XLA009": "no short program is known that brings it about",
+    "XLA016": "only a program of hundreds of files brings it about",
 }
 """The rules that have no example, each with the reason."""
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,16 @@ def leftovers(folder: Path) -> list[str]:
 def test_a_file_is_read_as_it_is(script: Path) -> None:
     script.write_bytes(b"\xef\xbb\xbfa\r\n\xff")
     assert read(str(script)).data == b"\xef\xbb\xbfa\r\n\xff"
+
+
+def test_all_of_a_pipe_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    told = b"x" * 300_000
+    writer = threading.Thread(target=pipe.write_bytes, args=(told,))
+    writer.start()
+    assert read(str(pipe)).data == told
+    writer.join()
 
 
 @pytest.mark.parametrize(

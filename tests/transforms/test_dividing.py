@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xla_transforms.dividing import divide
+from xla_transforms.dividing import divide, speaks
 from xla_transforms.encoding import decode
 
 CUDA = "import torch\nx = torch.ones(1).cuda()\n"
@@ -14,6 +14,15 @@ def parts(**texts: str) -> tuple[list[list[str]], list[str]]:
 
 def test_files_that_say_nothing_of_gpus_need_not_be_read() -> None:
     assert parts(a="import b\n", b="x = 1\n") == ([], ["a.py", "b.py"])
+
+
+def test_a_frameworks_name_counts_where_it_is_imported() -> None:
+    assert not speaks(b"# transformers\nimport os  # for accelerate\nfrom igniter import a\n")
+    assert not speaks(b"x = 'from lightning'\n# from transformers\n")
+    assert speaks(b"import os\nfrom  transformers import a\n")
+    assert speaks(b"if x:\n\timport\tpytorch_lightning as pl\n")
+    assert speaks(b"import accelerate.utils\n")
+    assert speaks(b"n = os.environ['SM_' + 'X_GPU_NUM_DEVICES']\n")
 
 
 def test_files_without_imports_of_each_other_are_apart() -> None:

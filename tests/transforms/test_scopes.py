@@ -7,6 +7,7 @@ import pytest
 from transforms.binding import index_of, kind_of, name, owner, reaching
 
 from xla_transforms.scopes import How, parameters
+from xla_transforms.tree import walk
 
 # ---- whose name it is
 
@@ -275,3 +276,27 @@ def test_inside_one_way_the_other_does_not_count() -> None:
             print(x)
         """
     assert reaching(code, 2) == {"0"}
+
+
+# ---- the nodes of a part
+
+
+def test_the_nodes_of_a_type_in_a_part_are_those_that_a_walk_finds() -> None:
+    index = index_of(
+        """
+        @d(0)
+        def f(x: g(1) = h(2)):
+            with i(3) as j, k(4):
+                return [l(m(5)) for n in o(6) if p(7)]
+        x = lambda: q(8, r(9))
+        if s(10): t(11)
+        elif u(12): v(13)
+        else: w(14)
+        """
+    )
+    found = 0
+    for part in walk(index.source.module):
+        calls = [node for node in walk(part) if isinstance(node, cst.Call)]
+        assert index.inside(part, cst.Call) == calls
+        found += len(calls)
+    assert found > 15

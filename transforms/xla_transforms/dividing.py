@@ -13,24 +13,23 @@ from xla_transforms.grouping import FRAMEWORK, FRAMEWORKS, GPU, imported, module
 
 _GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
-_SAID = (*FRAMEWORKS.split("|"), "GPU_NUM_DEVICES")
-_NAMES = [name.encode() for name in _SAID if not any(n in name and n != name for n in _SAID)]
+# The end of "from" or "import" before a framework's name: what begins with one certain letter is found fast.
+_IMPORTED = re.compile(rf"m(?:port)?[ \t]+(?:{FRAMEWORKS})\b".encode())
 
 
 def speaks(data: bytes) -> bool:
     """Whether a file by itself is reason enough to read its program."""
     if b"torch" in data and _GPU.search(data):
         return True
-    # most files name no framework anywhere, which is found out in a tenth of the time
-    for name in _NAMES:
-        if name in data:
-            return _FRAMEWORK.search(data) is not None
+    # most files import no framework anywhere, which is found out in a tenth of the time
+    if _IMPORTED.search(data) or b"GPU_NUM_DEVICES" in data:
+        return _FRAMEWORK.search(data) is not None
     return False
 
 
 def divide(files: Mapping[str, bytes]) -> tuple[list[list[str]], list[str]]:
     """The parts of a run in which a file speaks of torch and GPUs, each as paths in the order given; and
-    the paths of all other files, which need not be read."""
+    the paths of all other files, none of which speaks, and which need not be read."""
     speaking = {path for path, data in files.items() if speaks(data)}
     if not speaking:
         return [], list(files)

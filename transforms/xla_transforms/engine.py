@@ -5,11 +5,11 @@ What is heavy (libcst, the passes) is imported only for a file that passes the f
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from xla_transforms.collecting import no_collections
 from xla_transforms.dividing import speaks
 from xla_transforms.encoding import SourceError, decode
 from xla_transforms.findings import Finding, Span
@@ -38,30 +38,39 @@ def migrate_program(
 ) -> dict[str, Outcome]:
     """Migrate several modules that import one another as one program, by path. Never raises."""
     settings = settings or Settings()
-    outcomes: dict[str, Outcome] = {}
+    outcomes = left_alone(files)
     texts: dict[str, tuple[str, bytes, str]] = {}
     old: dict[str, Renamed] = {}
     read = False
+    for path, left in outcomes.items():
+        if left.failed:
+            continue
+        spoken = speaks(left.original)
+        read = read or spoken
+        older = renamed(left.source) if spoken else None
+        if older is not None:
+            old[path] = older
+        texts[path] = (older.text if older else left.source, left.original, left.encoding)
+    if read:
+        from xla_transforms.pipeline import migrate_texts
+
+        with no_collections(), _depth():
+            outcomes.update(migrate_texts(texts, settings, failure))
+        outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
+    return {path: outcomes[path] for path in files}
+
+
+def left_alone(files: Mapping[str, bytes]) -> dict[str, Outcome]:
+    """The outcomes of files of which none speaks of torch and GPUs (``dividing.speaks``), by path."""
+    outcomes: dict[str, Outcome] = {}
     for path, data in files.items():
         try:
             text, encoding = decode(data)
         except SourceError as error:
             outcomes[path] = failure(path, data, error)
-            continue
-        outcomes[path] = Outcome(path, data, text, text, encoding)
-        spoken = speaks(data)
-        read = read or spoken
-        older = renamed(text) if spoken else None
-        if older is not None:
-            old[path] = older
-        texts[path] = (older.text if older else text, data, encoding)
-    if read:
-        from xla_transforms.pipeline import migrate_texts
-
-        with _no_collections(), _depth():
-            outcomes.update(migrate_texts(texts, settings, failure))
-        outcomes.update({path: older.restored(outcomes[path]) for path, older in old.items()})
-    return {path: outcomes[path] for path in files}
+        else:
+            outcomes[path] = Outcome.untouched(path, data, text, encoding)
+    return outcomes
 
 
 def map_program(
@@ -82,22 +91,10 @@ def map_program(
             failed[path] = error.message
             continue
         texts[path] = (text, data, encoding)
-    with _no_collections(), _depth():
+    with no_collections(), _depth():
         project = map_texts(texts, settings or Settings(), failure, commands or {})
     project.failed |= failed
     return project
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Trees and analysis live until the run ends: looking for garbage among them takes a tenth of it."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 @contextmanager

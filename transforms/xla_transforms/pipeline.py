@@ -22,7 +22,8 @@ from xla_transforms.program import Program, concerns
 from xla_transforms.render import Renderer
 from xla_transforms.replicas import Replicas
 from xla_transforms.roles import Roles
-from xla_transforms.rules import SHARED, WITHDRAWN
+from xla_transforms.roles.questions import TooMuch
+from xla_transforms.rules import LARGE, SHARED, WITHDRAWN
 from xla_transforms.settings import Settings
 from xla_transforms.source import Source, syntax_error
 from xla_transforms.targets import target
@@ -50,7 +51,10 @@ def map_texts(
     batch, project = _Batch(texts, settings, failure), ProjectMap()
     read: set[str] = set()
     for group in batch.groups(lambda text: "torch" in text or _own(text)):
-        Mapper(batch.analysed(group), project, commands).run()
+        try:
+            Mapper(batch.analysed(group), project, commands).run()
+        except TooMuch:
+            batch.give_up(group)
         read.update(batch.paths[name] for name in group)
     failed = ((path, outcome) for path, found in batch.found.items() for outcome in found if outcome.failed)
     project.failed = {path: outcome.findings[0].message for path, outcome in failed}
@@ -121,6 +125,24 @@ class _Batch:
         said = [self.texts[self.paths[name]][0] for name in group]
         if not (any(map(concerns, said)) and any(map(_speaks, said))):
             return
+        earlier = {path: list(found) for path, found in self.found.items()}
+        try:
+            self._migrate(group)
+        except TooMuch:
+            self.found = earlier
+            self.give_up(group)
+
+    def give_up(self, group: Sequence[str]) -> None:
+        """Leave a program that is too large, and say so in each of its files that speaks of GPUs."""
+        message = f"its program of {len(group)} files is too large to be analysed whole; it was left as it is"
+        advice = "migrate the entries one by one, each with what it imports: xla-migrate -m package.train"
+        for path in (self.paths[name] for name in group):
+            text, data, _ = self.texts[path]
+            if _speaks(text):
+                error = SourceError(LARGE.code, message, advice=advice)
+                self.found[path] = [self.failure(path, data, error)]
+
+    def _migrate(self, group: Sequence[str]) -> None:
         roles = self.analysed(group)
         program = roles.program
         scripts = self._apart(program)
@@ -209,6 +231,8 @@ def _guarded(module: _Module, failure: Failure) -> Outcome:
             if module.context.names_cuda or step in WITHOUT_CUDA:
                 step.run(module.context)
         return module.outcome(None)
+    except TooMuch:
+        raise
     except SourceError as error:
         return failure(module.path, module.data, error)
     except RecursionError:

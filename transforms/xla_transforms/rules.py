@@ -55,7 +55,15 @@ SHARED = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT, SHARED, *OLD_PYTHON)
+LARGE = Rule(
+    "XLA016",
+    "program-too-large",
+    "The program of the file is too large to be analysed as a whole; the file was left as it is.",
+    "What expressions are is followed through all files of a program: a bound on it lets each run end.",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+ENGINE_RULES = (SYNTAX, ENCODING, UNREADABLE, WITHDRAWN, FAULT, SHARED, LARGE, *OLD_PYTHON)
 
 
 def all_rules() -> tuple[Rule, ...]:

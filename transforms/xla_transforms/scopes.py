@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import cast
+from typing import TypeVar, cast
 
 import libcst as cst
 
@@ -26,6 +26,8 @@ from xla_transforms.tree import (
     children,
     dotted,
 )
+
+Node = TypeVar("Node", bound=cst.CSTNode)
 
 
 class How(Enum):
@@ -131,8 +133,9 @@ class Around:
     branch: Branch | None = None
 
 
+# What directly holds a node, what holds it further out, the scope it is looked up in, how many are in front.
 # By ``id``: the nodes live as long as their module, and hashing one costs a call into Python.
-Parents = dict[int, tuple[cst.CSTNode, Around]]
+Parents = dict[int, tuple[cst.CSTNode, Around, "Scope", int]]
 
 
 class ModuleIndex:
@@ -150,7 +153,6 @@ class ModuleIndex:
         self.scopes: dict[cst.CSTNode, Scope] = {}
         self.nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
-        self._scope_at: dict[int, Scope] = {}
         self._owned: dict[str, dict[Scope | None, list[cst.Name]]] = {}
         self._held: dict[int, list[tuple[Binding, set[int]]]] = {}
         self._top = Around(self)
@@ -160,15 +162,18 @@ class ModuleIndex:
 
     def _index(self) -> None:
         root: cst.CSTNode = self.source.module
-        self.scopes[root] = Scope(root, None)
-        stack = [(root, self.scopes[root], self._top)]
+        top = self.scopes[root] = Scope(root, None)
+        self.nodes[type(root)].append(root)
+        stack = [(child, root, top, self._top) for child in reversed(children(root))]
+        number = 0
         while stack:
-            node, scope, around = stack.pop()
+            node, parent, scope, around = stack.pop()
             kind = type(node)
+            number += 1
+            self._parents[id(node)] = parent, around, scope, number
             self.nodes[kind].append(node)
             if kind in _BINDERS:
                 _bind(self, node, scope)
-            self._scope_at[id(node)] = scope
             inner, divides = scope, kind in _DIVIDED
             if kind in _OPENING:
                 divides = True
@@ -180,13 +185,29 @@ class ModuleIndex:
                 around = Around(self, node, around.branch)
             for child in reversed(children(node)):
                 held = _way(node, child, around) if kind is cst.If else around
-                self._parents[id(child)] = node, held
-                stack.append((child, _scope_for(node, child, inner) if divides else scope, held))
+                stack.append((child, node, _scope_for(node, child, inner) if divides else scope, held))
 
     def all(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
         """Every node of the given types, in source order within a type."""
         for kind in kinds:
             yield from self.nodes[kind]
+
+    def inside(self, node: cst.CSTNode, kind: type[Node]) -> list[Node]:
+        """The nodes of one type in a part of the module, that part among them, in source order.
+
+        What ``walk`` would find, at the cost of what is found and not of all that is looked through.
+        """
+        found = cast("list[Node]", self.nodes[kind])
+        if node is self.source.module:
+            return found
+        last = node
+        while below := children(last):
+            last = below[-1]
+        first = bisect.bisect_left(found, self._number(node), key=self._number)
+        return found[first : bisect.bisect_right(found, self._number(last), first, key=self._number)]
+
+    def _number(self, node: cst.CSTNode) -> int:
+        return self._parents[id(node)][3]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         held = self._parents.get(id(node))
@@ -217,7 +238,8 @@ class ModuleIndex:
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
         """The scope in which a name written at this node is looked up."""
-        return self._scope_at.get(id(node)) or self.scopes[self.source.module]
+        held = self._parents.get(id(node))
+        return held[2] if held is not None and held[1].index is self else self.scopes[self.source.module]
 
     def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function whose body holds the node (lambdas and classes in between are passed)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +33,9 @@ INTERRUPTED = 130
 """The exit status where the user stopped the run: that of a shell for SIGINT."""
 
 _SEVERAL = 8
+
+# At its end Python looks for garbage among all that the run left; the process takes it along anyway.
+atexit.register(gc.freeze)
 
 
 class Mode(Enum):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from xla_migrate.work.cache import Cache, default_folder
 from xla_migrate.work.parts import Part
 from xla_migrate.work.records import Record
+from xla_transforms.collecting import no_collections
 from xla_transforms.dividing import divide
 from xla_transforms.outcome import Outcome, said_once
 from xla_transforms.settings import Settings
@@ -49,12 +50,15 @@ class Done:
 
 def migrate(files: Mapping[str, bytes], settings: Settings, how: How = ALONE) -> Done:
     """Migrate the files of a run. Never raises for what they hold."""
-    speaking, others = divide(files)
-    parts = [Part({path: files[path] for path in part}, settings) for part in speaking]
-    outcomes = Part({path: files[path] for path in others}, settings).migrate() if others else {}
-    for found in _done(parts, how):
-        outcomes.update(found)
-    return Done(said_once({path: outcomes[path] for path in files}), speaking)
+    from xla_transforms import engine
+
+    with no_collections():
+        speaking, others = divide(files)
+        parts = [Part({path: files[path] for path in part}, settings) for part in speaking]
+        outcomes = engine.left_alone({path: files[path] for path in others}) if others else {}
+        for found in _done(parts, how):
+            outcomes.update(found)
+        return Done(said_once({path: outcomes[path] for path in files}), speaking)
 
 
 def _done(parts: Sequence[Part], how: How) -> Iterator[Mapping[str, Outcome]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from xla_migrate.work.records import Narrow, Record, outcome_of, record
+from xla_transforms.collecting import collect_if_many
 from xla_transforms.dividing import speaks
 from xla_transforms.encoding import SourceError
 from xla_transforms.outcome import Outcome
 from xla_transforms.settings import Settings
-
-_LARGE = 200_000  # bytes of source
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,7 @@ class Part:
         outcomes = self.migrate()
         found = [record(outcomes[path]) for path in self.files]
         outcomes.clear()
-        if self.size > _LARGE:  # trees hold one another, and the next part needs the room
-            gc.collect()
+        collect_if_many()  # the next part needs the room
         return found
 
     def outcomes(self, records: list[Record]) -> dict[str, Outcome]:

@@ -13,7 +13,7 @@ import libcst as cst
 
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.tree import LOOPS, has_star, method, receiver, value_of
+from xla_transforms.tree import FUNCTIONS, LOOPS, has_star, method, receiver, value_of
 
 # What timm's scaler does is known: pytorch-image-models v1.0.9, timm/utils/cuda.py, ``NativeScaler``.
 TIMM_SCALERS = frozenset({"timm.utils.NativeScaler", "timm.utils.cuda.NativeScaler"})
@@ -78,9 +78,9 @@ class HiddenSteps:
 
     def _in_loop(self, call: cst.Call) -> bool:
         for parent in self.roles.index(call).ancestors(call):
-            if isinstance(parent, (cst.FunctionDef, cst.Lambda)):
+            if type(parent) in FUNCTIONS:
                 return False
-            if isinstance(parent, LOOPS):
+            if type(parent) in LOOPS:
                 return True
         return False
 

@@ -95,8 +95,8 @@ def ties(roles: Roles, owner: cst.ClassDef) -> list[Tie]:
 
 
 def _in_method(roles: Roles, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[Tie]:
-    for node in walk(function.body):
-        if not isinstance(node, cst.Assign) or len(node.targets) != 1:
+    for node in roles.index(function).inside(function.body, cst.Assign):
+        if len(node.targets) != 1:
             continue
         left, right = node.targets[0].target, node.value
         if not _parameter_of_part(roles, left) or not _parameter_of_part(roles, right):

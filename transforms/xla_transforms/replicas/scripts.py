@@ -167,12 +167,16 @@ def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
     found: set[cst.FunctionDef] = set()
     waiting = [node]
     while waiting:
-        for inner in walk(waiting.pop()):
-            for function in called(roles, inner) if isinstance(inner, cst.Call) else ():
-                if function not in found:
-                    found.add(function)
-                    waiting.append(function.body)
+        fresh = _called_in(roles, waiting.pop()) - found
+        found |= fresh
+        waiting.extend(function.body for function in fresh)
     return found
+
+
+def _called_in(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
+    """The functions that a piece of code calls by itself."""
+    calls = roles.index(node).inside(node, cst.Call)
+    return roles.remembered(("called in", id(node)), lambda: {f for c in calls for f in called(roles, c)})
 
 
 def called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:

@@ -12,12 +12,20 @@ import sys
 from typing import Any
 
 _NONE = sys.maxsize
+# How often questions may be asked of one program: three times what the largest package known to end needs.
+# Where calls lead back to one another through hundreds of files, the same ones are asked again from each.
+LIMIT = 2_000_000
+
+
+class TooMuch(Exception):
+    """The analysis of a program asked more questions than it may."""
 
 
 class Questions:
     """The open questions, the outermost first, each with its depth (from 0)."""
 
     def __init__(self) -> None:
+        self._asked = 0
         self._open: dict[object, int] = {}
         self._low = _NONE  # the outermost question on which what is being found rests
         self._lacking: dict[object, tuple[Any, int]] = {}  # answers, and the depth of what they rest on
@@ -58,7 +66,13 @@ class Questions:
         return (found[0],)
 
     def begin(self, key: object = None) -> tuple[int, int, int]:
-        """Begin a question; with a key it is open until ``end``. Gives what ``end`` and ``settle`` need."""
+        """Begin a question; with a key it is open until ``end``. Gives what ``end`` and ``settle`` need.
+
+        Raises ``TooMuch`` beyond ``LIMIT``.
+        """
+        self._asked += 1
+        if self._asked > LIMIT:
+            raise TooMuch
         state = len(self._open), self._low, len(self._order)
         self._low = _NONE
         if key is not None:
