@@ -122,7 +122,8 @@ def test_functions_and_models_that_each_step_runs_are_looked_at() -> None:
 
 
 def messages(lines: str) -> list[str]:
-    code = HEAD + "for x, y in feed:\n    x, y = x.cuda(), y.cuda()\n    out = net(x)\n" + indent(lines, "    ")
+    head = "for x, y in feed:\n    x, y = x.cuda(), y.cuda()\n    out = net(x)\n"
+    code = HEAD + head + indent(lines, "    ")
     return [f.message for f in migrate(code, "dynamic_shapes").findings if f.code == "XLA902"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from transforms.asking import across, facts, kinds
 from transforms.helpers import check_transformed, findings, migrate
@@ -483,3 +485,17 @@ def test_what_stands_behind_stars_is_found_by_its_keyword_or_position(code: str)
 )
 def test_stars_hold_nothing_of_what_arrives_elsewhere(code: str) -> None:
     assert "optimizer" not in kinds(code, "s")
+
+
+def test_options_that_a_method_hands_to_itself_come_to_an_end() -> None:
+    code = """
+        import torch
+        class Sampler:
+            def sample(self, x, **options):
+                if x is None:
+                    return self.sample(torch.zeros(2, device="cuda"), **options)
+                options["size"] = options.get("size", 2)
+                return x.to(options["device"])
+        Sampler().sample(None, device="cuda")
+    """
+    assert migrate(code).data != dedent(code).encode()

@@ -69,10 +69,21 @@ def _of_dict(roles: Roles, node: cst.Dict, step: int | str) -> Facts:
 
 
 def _of_dict_call(roles: Roles, node: cst.Call, step: int | str) -> Facts:
-    chosen = [a.value for a in node.args if a.keyword and step in (a.keyword.value, "*")]
-    more = held(roles, node, step if isinstance(step, str) and step != "*" else None)
-    passed = [at(roles, roles.facts(a.value), (step,)) for a in node.args if a.star == "**" and not chosen]
-    return more.union(*(roles.facts(e) for e in chosen), *passed) or UNKNOWN
+    """A value of ``dict(name=value)``, or of a function's ``**options``, which it may have got as such."""
+    found: Facts = held(roles, node, step if isinstance(step, str) and step != "*" else None)
+    ahead, seen = [node], {id(node)}
+    while ahead:
+        call = ahead.pop()
+        chosen = [a.value for a in call.args if a.keyword and step in (a.keyword.value, "*")]
+        found = found.union(*(roles.facts(value) for value in chosen))
+        handed = [a.value for a in call.args if a.star == "**" and not chosen]
+        for item in (item for value in handed for item in roles.facts(value)):
+            if item.kind is not Kind.MAPPING or not isinstance(item.node, cst.Call):
+                found |= _step(roles, item, step)
+            elif id(item.node) not in seen:
+                seen.add(id(item.node))
+                ahead.append(item.node)
+    return found or UNKNOWN
 
 
 def entered(roles: Roles, facts: Facts) -> Facts:
