@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from transforms.device_passes import DEVICE
-from transforms.helpers import check_noop, check_transformed, findings, migrate
+from transforms.helpers import check_noop, check_transformed, findings, migrate, run_only
 
 from xla_transforms.engine import migrate_program
 
@@ -279,3 +279,58 @@ def test_an_option_that_several_parsers_have_is_read_once() -> None:
     }
     text = migrate_program(files)["train.py"].code
     assert text.count('args.device = "xla"') == 1
+
+
+PARSERS = """
+    import argparse
+    import torch
+    parser = config_parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--config", default="")
+    {}
+    group = parser.add_argument_group("device")
+    group.add_argument("--device", default="cuda")
+
+
+    def parse():
+        known, rest = config_parser.parse_known_args()
+        args = parser.parse_args(rest)
+        return args, known
+
+
+    args, known = parse()
+    model = torch.nn.Linear(2, 2).to(args.device)
+"""
+
+
+def test_an_option_is_read_behind_the_line_that_parses_it() -> None:
+    text = run_only(PARSERS.format("parser = argparse.ArgumentParser()"), "device_options")
+    assert "parse_known_args()\n    args = parser.parse_args(rest)\n    if args.device.startswith" in text
+
+
+@pytest.mark.parametrize("line", ["pass", "parser = argparse.ArgumentParser(parents=[config_parser])"])
+def test_a_parser_that_may_have_the_option_reads_it(line: str) -> None:
+    text = run_only(PARSERS.format(line), "device_options")
+    assert "    args = parser.parse_args(rest)\n    if args.device.startswith" in text
+
+
+def test_two_parsers_of_functions_are_told_apart() -> None:
+    code = """
+        import argparse
+        import torch
+
+
+        def main():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--device", default="cuda")
+            args = parser.parse_args()
+            model = torch.nn.Linear(2, 2).to(args.device)
+
+
+        def plot():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--file")
+            args = parser.parse_args()
+            print(args.file)
+    """
+    text = run_only(code, "device_options")
+    assert text.count("args.device.startswith") == 1

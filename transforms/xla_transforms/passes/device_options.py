@@ -7,6 +7,8 @@ Source: pytorch v2.9, ``torch.device``: ``"xla"`` is a device type of torch itse
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -15,7 +17,8 @@ from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method
-from xla_transforms.tree import destination, head_of, method, string_value, value_of, walk
+from xla_transforms.roles.parsers import made_by
+from xla_transforms.tree import destination, head_of, method, receiver, string_value, value_of, walk
 
 OPTION = Rule(
     "XLA110",
@@ -89,7 +92,9 @@ def _constructed(context: Context, reads: list[cst.Attribute]) -> bool:
 
 def _normalise(context: Context, add: cst.Call, name: str, done: set[tuple[cst.CSTNode, str]]) -> None:
     """Read an option as XLA's behind each line of this module that names the parsed arguments."""
-    places = _places(context)
+    own = made_by(context.roles, receiver(add))
+    parsed = [place for place in _places(context) if place.parser in (own, None) or own is None]
+    places = list(dict.fromkeys((place.statement, place.holder) for place in parsed))
     if not places and context.roles.index(add) is context.index:
         message = f'the value of the option {name} may be "cuda", and no line names the parsed arguments'
         advice = f'where {name} is used, turn "cuda" into "{context.target.device_type}"'
@@ -134,13 +139,22 @@ def _done(context: Context, option: str) -> bool:
     return False
 
 
-def _places(context: Context) -> list[tuple[cst.CSTNode, str]]:
-    """The statements that give the parsed arguments a name, and that name; a function takes them so, too."""
-    found: list[tuple[cst.CSTNode, str]] = []
+class Place(NamedTuple):
+    """A statement that gives the parsed arguments a name (a function takes them so, too), that name, and
+    the call that makes their parser, where it is known."""
+
+    statement: cst.CSTNode
+    holder: str
+    parser: cst.Call | None
+
+
+def _places(context: Context) -> list[Place]:
+    found: list[Place] = []
     for name in ("parse_args", "parse_known_args", "parse_intermixed_args"):
         for call in context.program.calls.get(name, ()):
             if Kind.ARGUMENTS in context.roles.kinds(call):
-                found += [place for place in _holders(context, call, 0) if place not in found]
+                parser = made_by(context.roles, receiver(call))
+                found += [Place(*place, parser) for place in _holders(context, call, 0)]
     return found
 
 
