@@ -41,6 +41,17 @@ def classes(folder: Path) -> None:
             _picture(folder / part / f"class{number % 4}" / f"{number}.png", _noise(random, 64, 64, 3))
 
 
+def captions(folder: Path) -> None:
+    """16 pictures of 64 by 64, and in `captions.csv` for each its place and three words."""
+    random = _random()
+    lines = ["filepath\ttitle"]
+    for number in range(16):
+        _picture(folder / f"{number}.png", _noise(random, 64, 64, 3))
+        words = " ".join(f"word{word}" for word in random.integers(0, 50, 3))
+        lines.append(f"{folder.name}/{number}.png\t{words}")
+    (folder / "captions.csv").write_text("\n".join(lines) + "\n")
+
+
 def masks(folder: Path) -> None:
     """20 pictures of 64 by 64 in `imgs`, and for each a mask of two values in `masks`."""
     random = _random()
@@ -154,5 +165,5 @@ def boxes(folder: Path) -> None:
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     made.__name__: made
-    for made in (boxes, cifar10, cifar100, classes, digits, masks, text, tokens, unchecked)
+    for made in (boxes, captions, cifar10, cifar100, classes, digits, masks, text, tokens, unchecked)
 }

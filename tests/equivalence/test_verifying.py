@@ -125,6 +125,7 @@ def test_a_run_ends_after_the_steps_that_were_asked_for(project: Project):
         ("import argparse; argparse.ArgumentParser().parse_args()", "SystemExit"),
         ("x = = 1", "SyntaxError"),
         ("import os; os._exit(0)", "NoTrace"),
+        ("import os; os.environ['LOCAL_RANK']", "'LOCAL_RANK'; it asks which of several processes it is"),
         ("import ctypes; ctypes.string_at(0)", "Killed: signal 11"),
         ("import os; os.kill(os.getpid(), 9)", "Killed: signal 9"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -117,11 +118,17 @@ def has_batch_norm(trace: Trace) -> bool:
     return any(name.endswith("running_var") for module in trace.modules for name in module)
 
 
+def _asks_rank(message: str) -> bool:
+    """Whether a script failed for want of what a launcher tells each process that it starts."""
+    return any(name in re.findall(r"\w+", message) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+
+
 def not_comparable(native: Trace, migrated: Trace) -> str:
     """Why two traces cannot be compared, empty where they can."""
     if native.failure is not None:
-        kind, message = native.failure.kind, native.failure.message.splitlines()
-        return f"could not run natively: {kind}: {message[0] if message else ''}"
+        kind, message = native.failure.kind, (native.failure.message.splitlines() or [""])[0]
+        hint = "; it asks which of several processes it is: give --replicas N" if _asks_rank(message) else ""
+        return f"could not run natively: {kind}: {message}{hint}"
     if "count" in (native.mode, migrated.mode):
         return "a trace of executions holds no values: record it with --mode values"
     if not native.steps and not native.losses:
