@@ -7,11 +7,11 @@ started them; the others wait there, and go on to the next start when the first 
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 from xla_migrate.verify.replicas.meeting import Meeting
 
 AGAIN, END = "again", "end"
-PAUSE = 0.02  # seconds between two looks at the store
 
 
 class Starts:
@@ -40,10 +40,11 @@ class Starts:
         if problem is not None:
             raise SystemExit(0)
         key = self._key(self.count + 1)
-        while not self.meeting.store.check([key]):
-            if time.monotonic() > self.meeting.deadline:
-                raise SystemExit(0)
-            time.sleep(PAUSE)
+        left = timedelta(seconds=max(self.meeting.deadline - time.monotonic(), 0.1))
+        try:
+            self.meeting.store.wait([key], left)
+        except RuntimeError:  # none has come in time
+            raise SystemExit(0) from None
         if self.meeting.store.get(key).decode() != AGAIN:
             raise SystemExit(0)
 
