@@ -16,8 +16,7 @@ def batch(size=16):
     return inputs, inputs.sum(dim=1, keepdim=True)
 
 
-def plain(rank):
-    world_size = xm.xrt_world_size()
+def plain(rank, world_size):
     setup(rank, world_size)
     device = xm.xla_device()
     model = nn.Linear(8, 1).to(device)
@@ -35,8 +34,7 @@ def plain(rank):
         print(f"plain: loss {loss_value:.3f} on {world_size} GPUs")
 
 
-def clipped(rank):
-    world_size = xm.xrt_world_size()
+def clipped(rank, world_size):
     setup(rank, world_size)
     device = xm.xla_device()
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
@@ -56,7 +54,7 @@ def clipped(rank):
 
 def run(demo, world_size):
     print(f"running {demo.__name__}")
-    demo(xm.get_ordinal())
+    demo(xm.get_ordinal(), world_size)
 
 
 def _mp_fn(index):

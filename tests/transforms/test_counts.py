@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers import check_noop, context_of, expression, findings, migrate, run_only
 from replicated import IMPORTS
 
+from xla_transforms.engine import migrate_program
 from xla_transforms.replicas import LOCAL_RANK, RANK
 
 PASSES = ("process_groups", "ranks", "launch", "availability")
@@ -127,3 +129,26 @@ def test_a_parameter_that_the_starting_function_reads_stays() -> None:
     text = run_only(code, *PASSES)
     assert "def run(function, n):\n    print(n)\n    torch_xla.launch(function)\n" in text
     assert "run(one, gpus)\n" in text
+
+
+@pytest.mark.parametrize("use", ["later.submit(run, two, 2)", "table = {'run': run}"])
+def test_a_starting_function_that_something_else_may_call_keeps_its_parameters(use: str) -> None:
+    text = run_only(demos(use, "run(one, gpus)"), *PASSES)
+    assert "def run(function, n):\n    torch_xla.launch(function)\n" in text
+    assert "    run(one, gpus)\n" in text
+
+
+def test_a_worker_that_something_else_may_call_keeps_its_parameters() -> None:
+    text = run_only(demos("later.submit(one, 0, 2)", "run(one, gpus)"), *PASSES)
+    assert "def one(rank, n):\n" in text
+    assert "def run(function, n):\n    torch_xla.launch(function, args=(n,))\n" in text
+
+
+def test_a_count_of_another_module_goes_with_its_variable() -> None:
+    util = "import torch.multiprocessing as mp\n\n\ndef run(function, n):\n    mp.spawn(function, (n,), n)\n"
+    start = demos("run(one, gpus)", functions=("one",))
+    main = "from util import run\n" + start.partition("def run(")[0] + start[start.index("if __name__") :]
+    found = migrate_program({"util.py": util.encode(), "main.py": main.encode()})
+    assert found["util.py"].code.endswith("def run(function):\n    torch_xla.launch(function)\n")
+    assert found["main.py"].code.endswith('if __name__ == "__main__":\n    run(one)\n')
+    assert "def one(rank):\n" in found["main.py"].code

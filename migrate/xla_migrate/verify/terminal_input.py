@@ -10,7 +10,7 @@ import termios
 from contextlib import suppress
 
 SIZE = struct.pack("HHHH", 24, 80, 0, 0)  # lines, columns, and no pixels
-END_OF_FILE = b"\x04" * 1024  # each ends one read
+END_OF_FILE = b"\x04" * 255  # each ends one read; no terminal holds fewer than 255 characters
 
 
 def give_terminal() -> None:

@@ -63,6 +63,7 @@ def run(context: Context) -> None:
         if launch.function is not None and context.roles.index(launch.function) is context.index:
             _parameters(context, launch)
     _handed(context)
+    _unused(context)
 
 
 def _tell(context: Context) -> None:
@@ -109,7 +110,6 @@ def _launch(context: Context, launch: Launch) -> None:
     dropped = context.replicas.counts.dropped(launch)
     kept = [v for i, v in enumerate(launch.values or []) if i not in dropped]
     _write(context, change, launch, function, kept)
-    _unused(context, launch)
 
 
 def _start(
@@ -153,8 +153,8 @@ def _template(context: Context, change: Planned, parts: str) -> str:
     return change.spell(target.launch_with).replace("{1}", values)
 
 
-def _unused(context: Context, launch: Launch) -> None:
-    """The variables that only counted processes for the launch."""
+def _unused(context: Context) -> None:
+    """The variables that only counted processes for a launch."""
     counts = context.replicas.counts
     bound = [context.index.parent(context.index.parent(name) or name) for name in counts.counters]
     for statement in (*bound, *counts.totals):

@@ -47,6 +47,8 @@ class Counts:
         params = launch.parameters
         found = [p for p in range(min(len(launch.values), len(params))) if self._counts(params[p])]
         sites = callers(self.roles, launch.function)
+        if not found or not self._all_seen(launch.function, [site for site, _ in sites]):
+            return []
         return [p for p in found if all(self.given(launch, p, site) for site, _ in sites)]
 
     def _counts(self, param: cst.Param) -> bool:
@@ -103,7 +105,30 @@ class Counts:
         given = [(site, argument(site, param.name.value, position)) for site in sites]
         calls = [(site, arg) for site, arg in given if arg is not None and not has_star(site)]
         plain = param in scope.params.params and len(calls) == len(callers(self.roles, scope))
-        return Handed(scope, param, calls) if plain and calls else None
+        seen = plain and self._all_seen(scope, [site for site, _ in calls])
+        return Handed(scope, param, calls) if seen and calls else None
+
+    def _all_seen(self, function: cst.FunctionDef, calls: list[cst.Call]) -> bool:
+        """Whether nothing but these calls, and what starts processes, comes to call a function."""
+        name, places = function.name.value, [call.func for call in calls]
+        for index in self.roles.program.modules.values():
+            for node in (*index.named(name), *index.attributed(name)):
+                binds = isinstance(index.parent(node), (cst.FunctionDef, cst.ImportAlias))
+                held = node not in places and not binds
+                means = held and any(fact.node is function for fact in self.roles.facts(node))
+                if means and not self._is_started(index, node):
+                    return False
+        return True
+
+    def _is_started(self, index: ModuleIndex, node: cst.CSTNode) -> bool:
+        """Whether a function is named to what starts processes of it, or to what comes to do so."""
+        arg = index.parent(node)
+        call = index.parent(arg) if isinstance(arg, cst.Arg) else None
+        if not isinstance(call, cst.Call):
+            return False
+        if any(call is launch.call for launch in self.starts.launches):
+            return True
+        return any(fact.node in self.starts.launching for fact in self.roles.facts(call.func))
 
     def _bound_to(self, use: cst.Name) -> tuple[cst.CSTNode | None, cst.CSTNode | None]:
         """What binds a name, where one thing does, and the value it is bound to."""
