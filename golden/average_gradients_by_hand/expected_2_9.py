@@ -1,6 +1,5 @@
 """Data parallel training without a wrapper: broadcast once, average the gradients by hand."""
 
-
 import torch
 import torch.nn.functional as F
 import torch_xla

@@ -1,6 +1,5 @@
 """Two ways to fit a line on every GPU of a machine, one after the other."""
 
-
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm

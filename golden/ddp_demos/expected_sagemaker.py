@@ -1,6 +1,5 @@
 """Two ways to fit a line on every GPU of a machine, one after the other."""
 
-
 import torch
 import torch_xla.core.xla_model as xm
 from torch import nn
@@ -45,7 +44,9 @@ def clipped(rank, world_size):
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
         loss.backward()
-        xm.all_reduce("sum", xm._fetch_gradients(optimizer), scale=1.0 / xm.xrt_world_size())
+        xm.all_reduce(
+            "sum", xm._fetch_gradients(optimizer), scale=1.0 / xm.xrt_world_size()
+        )
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         xm.mark_step()

@@ -1,6 +1,5 @@
 """Fit of decay curves with LBFGS, the curves parted over the GPUs; torchrun --nproc_per_node=N native.py"""
 
-
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm

@@ -1,6 +1,5 @@
 """Metrics over all processes: sums, extremes, gathered tensors and objects.  torchrun --nproc_per_node=N native.py"""
 
-
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm

@@ -1,6 +1,5 @@
 """DDP with data that no DistributedSampler parts: a batch sampler and an iterable data set that know the rank."""
 
-
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm

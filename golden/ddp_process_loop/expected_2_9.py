@@ -1,6 +1,5 @@
 """Ranks that the script starts itself, one process after another."""
 
-
 import torch
 import torch.nn.functional as F
 import torch_xla

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from transforms.helpers import context_of
 
-from xla_transforms.cleanup import unused_imports
+from xla_transforms.cleanup import unused_imports, without_gaps
 from xla_transforms.edits import apply
 from xla_transforms.findings import Rule
 from xla_transforms.imports import ImportTable
+from xla_transforms.plan import Site
 from xla_transforms.render import Renderer
 from xla_transforms.targets.base import PL, XM
 
@@ -30,7 +31,7 @@ def inserted(code: str, *modules: str) -> str:
 def cleaned(code: str, new: str) -> str:
     """What is left of ``code``'s imports when its text becomes ``new`` elsewhere."""
     index = context_of(code).index
-    sites = unused_imports(index, new)
+    sites = without_gaps(index.source, unused_imports(index, new), ())
     return apply(code, Renderer(index, sites).edits())
 
 
@@ -156,6 +157,31 @@ def test_names_that_are_used_no_more_go(left: str, expected: str) -> None:
 def test_in_several_lines_and_with_aliases() -> None:
     code = "from torch.cuda.amp import (\n    GradScaler as GS,\n    autocast,\n)\nGS(autocast)\n"
     assert cleaned(code, "autocast\n") == "from torch.cuda.amp import (\n    autocast,\n)\nGS(autocast)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ('"""Doc."""\n\nimport os\n\nimport torch\n', '"""Doc."""\n\nimport torch\n'),
+        ("import os\nimport torch.distributed as dist\n\nimport torch\n", "import torch\n"),
+        ("import torch\n\nimport os\n\n\nclass A:\n    pass\n", "import torch\n\n\nclass A:\n    pass\n"),
+        ("import torch\n\nimport os\n# why\nimport sys\n", "import torch\n\n# why\nimport sys\n"),
+        ("import torch\nimport os\n\n\nx = 1\n", "import torch\n\n\nx = 1\n"),
+        ("import torch\n\nimport sys; import os\n\nx = 1\n", "import torch\n\nimport sys\n\nx = 1\n"),
+        ("import torch\n\nimport os; import sys\n\nx = 1\n", "import torch\n\nimport sys\n\nx = 1\n"),
+    ],
+)
+def test_a_block_of_which_none_stays_leaves_no_gap(before: str, behind: str) -> None:
+    text = f"{before}print(os, dist, sys)\n"
+    assert cleaned(text, "import torch\nimport sys\nprint(sys)\n") == text.replace(before, behind)
+
+
+def test_where_something_comes_to_stand_there_is_no_gap() -> None:
+    index = context_of("import torch\n\nimport os\n\nx = os.sep\n").index
+    removals = unused_imports(index, "import torch\nx = 1\n")
+    line = Site(24, 24, lambda render: "import torch_xla\n", 0, 0)
+    code = Renderer(index, [line, *without_gaps(index.source, removals, [line])]).code()
+    assert code == "import torch\n\nimport torch_xla\n\nx = os.sep\n"
 
 
 def test_other_imports_stay_though_unused() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
-from xla_transforms.cleanup import unused_imports
+from xla_transforms.cleanup import unused_imports, without_gaps
 from xla_transforms.context import Context
 from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
@@ -330,8 +330,9 @@ class _Module:
     def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
         wanted = plan.wanted_imports(ids)
-        sites = unused_imports(self.context.index, code, plan.imports.replaced(wanted))
-        first = min(site.start for site in plan.sites(ids))
+        removals = unused_imports(self.context.index, code, plan.imports.replaced(wanted))
+        written, sites = plan.sites(ids), []
+        first = min(site.start for site in written)
         for offset, lines in plan.imports.placed(wanted, first).items():
             text = "".join(line + source.newline for line in lines)
             at_end = offset == len(source.text) and not source.text.endswith(("\n", "\r"))
@@ -339,4 +340,4 @@ class _Module:
             apart = plan.imports.apart() and source.text[offset : source.line_end(offset)].strip()
             text += source.newline if apart else ""
             sites.append(Site(offset, offset, _writes(text), 0, -1))
-        return sites
+        return [*sites, *without_gaps(source, removals, [*written, *sites])]

@@ -113,6 +113,13 @@ class Source:
             start = self.line_start(start - 1)
         return start
 
+    def blank_end(self, offset: int) -> int:
+        """Where the blank lines from a line's start on end."""
+        end = offset
+        while end < len(self.text) and not self.text[end : self.line_end(end)].strip():
+            end = self.line_end(end)
+        return end
+
     def above_comments(self, offset: int) -> int:
         """Where the comments begin that stand right above a line, at its indentation; not those that head the
         file."""
