@@ -144,6 +144,13 @@ def test_a_worker_that_something_else_may_call_keeps_its_parameters() -> None:
     assert "def run(function, n):\n    torch_xla.launch(function, args=(n,))\n" in text
 
 
+def test_a_start_gives_all_its_workers_the_same() -> None:
+    text = run_only(demos("later.submit(two, 0, 2)", "run(one, gpus)", "run(two, gpus)"), *PASSES)
+    assert "def one(rank, n):\n" in text
+    assert "def two(rank, n):\n" in text
+    assert "torch_xla.launch(function, args=(n,))\n" in text
+
+
 def test_a_count_of_another_module_goes_with_its_variable() -> None:
     util = "import torch.multiprocessing as mp\n\n\ndef run(function, n):\n    mp.spawn(function, (n,), n)\n"
     start = demos("run(one, gpus)", functions=("one",))

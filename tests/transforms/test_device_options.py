@@ -334,3 +334,35 @@ def test_two_parsers_of_functions_are_told_apart() -> None:
     """
     text = run_only(code, "device_options")
     assert text.count("args.device.startswith") == 1
+
+
+READ = '    if args.device.startswith("cuda"):' + "\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("parser = argparse.ArgumentParser(parents=[common])",),
+        ("parser = common", "if extended:", "    parser = argparse.ArgumentParser(parents=[common])"),
+        ("parser = common", "if extended:", "    parser = extend(common)"),
+    ],
+)
+def test_an_option_that_another_parser_may_have_taken_over_is_read(lines: tuple[str, ...]) -> None:
+    body = "\n".join(f"    {line}" for line in lines)
+    code = (
+        "import argparse\nimport torch\n\n\ndef main():\n"
+        "    common = argparse.ArgumentParser(add_help=False)\n"
+        f'    common.add_argument("--device", default="cuda")\n{body}\n'
+        "    args = parser.parse_args()\n    model = torch.nn.Linear(2, 2).to(args.device)\n"
+    )
+    assert READ in run_only(code, "device_options")
+
+
+def test_a_parser_that_may_be_replaced_may_still_have_the_option() -> None:
+    code = (
+        "import argparse\nimport torch\n\n\ndef main():\n    parser = argparse.ArgumentParser()\n"
+        '    parser.add_argument("--device", default="cuda")\n    if other:\n'
+        "        parser = argparse.ArgumentParser()\n"
+        "    args = parser.parse_args()\n    model = torch.nn.Linear(2, 2).to(args.device)\n"
+    )
+    assert READ in run_only(code, "device_options")
