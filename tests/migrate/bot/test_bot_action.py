@@ -202,9 +202,14 @@ def test_the_step_that_publishes_calls_the_command_with_its_inputs(
     assert stepped(tmp_path, "Publish", GITHUB_TOKEN="x", REPORT=report) == ["bot", "publish", *wanted]
 
 
-def test_the_workflows_of_the_guide_part_the_token_from_the_code() -> None:
+def workflows() -> list[str]:
+    """The two workflows that the guide shows."""
     blocks = (ROOT / "docs" / "bot.md").read_text().split("```yaml\n")[1:]
-    first, second = (block.split("```")[0] for block in blocks[:2])
+    return [block.split("```")[0] for block in blocks[:2]]
+
+
+def test_the_workflows_of_the_guide_part_the_token_from_the_code() -> None:
+    first, second = workflows()
     assert "pull_request:" in first
     assert "permissions:\n  contents: read\n" in first
     assert "persist-credentials: false" in first
@@ -212,3 +217,44 @@ def test_the_workflows_of_the_guide_part_the_token_from_the_code() -> None:
     assert "github.token" not in first
     assert "workflow_run:" in second
     assert "actions/checkout" not in second
+
+
+def test_only_the_job_that_applies_may_write_contents() -> None:
+    second = yaml.safe_load(workflows()[1])
+    assert second["permissions"] == {}
+    rights = {name: job["permissions"]["contents"] for name, job in second["jobs"].items()}
+    assert rights == {"publish": "read", "apply": "write"}
+
+
+def written(folder: Path) -> Path:
+    """A repository that has the workflows of the guide, beside the action."""
+    place = folder / ".github" / "workflows"
+    place.mkdir(parents=True)
+    for number, text in enumerate(workflows()):
+        (place / f"{number}.yml").write_text(text)
+    (folder / "action.yml").write_text((ROOT / "action.yml").read_text())
+    return place
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [("vendor.github-actions", ["action.yml"])]
+    + [("vendor.github-workflows", [f".github/workflows/{n}.yml"]) for n in range(2)],
+)
+def test_the_action_and_the_workflows_are_what_githubs_schemas_ask_for(
+    tmp_path: Path, schema: str, files: list[str]
+) -> None:
+    written(tmp_path)
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *files]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_an_audit_finds_only_what_the_guide_says_itself(tmp_path: Path) -> None:
+    """The second workflow has to be started by others' runs and comments; pinning is the reader's."""
+    written(tmp_path)
+    audit = str(Path(sys.executable).with_name("zizmor"))
+    command = [audit, "--offline", "--no-progress", "--format", "json", "."]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    found = {one["ident"] for one in json.loads(ended.stdout) if not one["ignored"]}
+    assert found == {"unpinned-uses", "dangerous-triggers"}
