@@ -93,10 +93,11 @@ def _walk(
             if not _skipped(entry) and not _ignored(path, True, rules):
                 yield from _walk(path, inside + entry.name, top, rules, problems)
             continue
-        launches = is_launcher(entry.name)
-        asked = launches or entry.name.endswith(_ENDINGS)
+        name = entry.name
+        launches = not name.endswith(_ENDINGS)
+        asked = not launches or is_launcher(name)
         if asked and _is_ours(entry, top) and not _ignored(path, False, rules):
-            yield path, os.path.realpath(path) if entry.is_symlink() else inside + entry.name, launches
+            yield path, os.path.realpath(path) if entry.is_symlink() else inside + name, launches
 
 
 def _skipped(entry: os.DirEntry[str]) -> bool:

@@ -64,6 +64,8 @@ def read(path: str) -> Content:
 def _whole(descriptor: int, size: int) -> bytes:
     """All that is left to read, of about this size. (Python's file objects take twice as long.)"""
     data = os.read(descriptor, size + 1)
+    if data and len(data) == size:  # the end was met, unless the size changes, which the caller sees
+        return data
     while more := os.read(descriptor, _PIECE) if data else b"":
         data += more
     return data

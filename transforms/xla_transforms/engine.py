@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from xla_transforms.collecting import no_collections
 from xla_transforms.dividing import speaks
-from xla_transforms.encoding import SourceError, decode
+from xla_transforms.encoding import SourceError, decode, is_plain
 from xla_transforms.findings import Finding, Span
 from xla_transforms.old_python import Renamed, renamed
 from xla_transforms.outcome import Outcome
@@ -64,12 +64,15 @@ def left_alone(files: Mapping[str, bytes]) -> dict[str, Outcome]:
     """The outcomes of files of which none speaks of torch and GPUs (``dividing.speaks``), by path."""
     outcomes: dict[str, Outcome] = {}
     for path, data in files.items():
+        if is_plain(data):
+            outcomes[path] = Outcome.untouched(path, data)
+            continue
         try:
             text, encoding = decode(data)
         except SourceError as error:
             outcomes[path] = failure(path, data, error)
         else:
-            outcomes[path] = Outcome.untouched(path, data, text, encoding)
+            outcomes[path] = Outcome(path, data, text, text, encoding)
     return outcomes
 
 

@@ -18,8 +18,8 @@ class Outcome:
 
     path: str
     original: bytes
-    source: str = ""
-    code: str = ""
+    source: str = field(default_factory=str)  # no value of the class: see __getattr__
+    code: str = field(default_factory=str)
     encoding: str = "utf-8"
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -28,14 +28,19 @@ class Outcome:
     _narrower: Callable[[Collection[int]], Outcome] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def untouched(cls, path: str, data: bytes, text: str, encoding: str) -> Outcome:
-        """The outcome of a file with nothing to say of it: ``Outcome(path, data, text, text, encoding)``.
+    def untouched(cls, path: str, data: bytes) -> Outcome:
+        """The outcome of an ASCII file with nothing to say of it; its text is decoded when it is asked for.
 
         Most files of a large tree are such: a frozen dataclass takes six times as long to make.
         """
         outcome = object.__new__(cls)
-        outcome.__dict__.update(path=path, original=data, source=text, code=text, encoding=encoding)
+        outcome.__dict__.update(path=path, original=data)
         return outcome
+
+    def __getattr__(self, name: str) -> str:
+        if name in ("source", "code") and "original" in self.__dict__:
+            return self.original.decode("ascii")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def data(self) -> bytes:
@@ -65,11 +70,14 @@ def said_once(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
     told: set[str] = set()
     found = {}
     for path, outcome in outcomes.items():
+        found[path] = outcome
+        if not outcome.findings:
+            continue
         kept = []
         for finding in outcome.findings:
             if not (finding.once and finding.code in told):
                 kept.append(finding)
             told.update([finding.code] if finding.once else [])
-        same = len(kept) == len(outcome.findings)
-        found[path] = outcome if same else replace(outcome, findings=tuple(kept))
+        if len(kept) < len(outcome.findings):
+            found[path] = replace(outcome, findings=tuple(kept))
     return found
