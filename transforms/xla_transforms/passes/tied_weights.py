@@ -86,6 +86,10 @@ def _ties_of(roles: Roles, move: Move) -> list[Tie]:
 
 def ties(roles: Roles, owner: cst.ClassDef) -> list[Tie]:
     """The ties between parameters that the methods of a class (or of its bases) make."""
+    return roles.remembered(("ties", id(owner)), lambda: _made(roles, owner))
+
+
+def _made(roles: Roles, owner: cst.ClassDef) -> list[Tie]:
     found: list[Tie] = []
     for part in lineage(roles, owner):
         for function in part.body.body:

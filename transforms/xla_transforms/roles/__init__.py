@@ -181,6 +181,24 @@ class Roles:
             self._memory[key] = found
         return found
 
+    def asked(self, key: object, answer: Callable[[], Answer], again: Answer) -> Answer:
+        """As ``remembered``, of a question that may lead back to itself: there the answer is ``again``."""
+        if key in self._memory:
+            return cast("Answer", self._memory[key])
+        questions = self._questions
+        if lacking := questions.lacking(key):
+            return cast("Answer", lacking[0])
+        if questions.is_open(key):
+            return again
+        state = questions.begin(key)
+        try:
+            found = answer()
+        finally:
+            questions.end(key)
+        if questions.settle(key, found, state):
+            self._memory[key] = found
+        return found
+
     def through_variables(self) -> list[tuple[cst.Call, Facts]]:
         """The calls of what variables hold, each with the functions and instances that it may be."""
         if self._variables is None:

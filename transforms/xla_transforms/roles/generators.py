@@ -19,6 +19,10 @@ _COUNTED = ("builtins.enumerate",)
 
 def passed_on(roles: Roles, call: cst.Call) -> cst.BaseExpression | None:
     """The argument whose elements a call of a generator yields as they are; ``None`` for other calls."""
+    return roles.remembered(("passed", id(call)), lambda: _of_call(roles, call))
+
+
+def _of_call(roles: Roles, call: cst.Call) -> cst.BaseExpression | None:
     for item in roles.facts(call.func):
         if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
             param = _passed(roles, item.node)
@@ -40,7 +44,7 @@ def only_iterates(roles: Roles, call: cst.Call) -> bool:
 
 def _passed(roles: Roles, function: cst.FunctionDef) -> cst.Param | None:
     """The parameter whose elements a generator yields, and nothing else."""
-    return roles.remembered(("passed on", id(function)), lambda: _find(roles, function))
+    return roles.remembered(("yields", id(function)), lambda: _find(roles, function))
 
 
 def _find(roles: Roles, function: cst.FunctionDef) -> cst.Param | None:

@@ -9,7 +9,7 @@ import libcst as cst
 from xla_transforms.roles import by_value, calls, classes, declared, generators, ranks
 from xla_transforms.roles.additions import held
 from xla_transforms.roles.catalog import BUILTIN_WRAPPERS, ITERATION_WRAPPERS
-from xla_transforms.roles.facts import UNKNOWN, Fact, Facts, Kind, fact, known
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known
 from xla_transforms.tree import method, number_value, receiver, string_value
 
 if TYPE_CHECKING:
@@ -70,20 +70,25 @@ def _of_dict(roles: Roles, node: cst.Dict, step: int | str) -> Facts:
 
 def _of_dict_call(roles: Roles, node: cst.Call, step: int | str) -> Facts:
     """A value of ``dict(name=value)``, or of a function's ``**options``, which it may have got as such."""
-    found: Facts = held(roles, node, step if isinstance(step, str) and step != "*" else None)
-    ahead, seen = [node], {id(node)}
-    while ahead:
-        call = ahead.pop()
+    return _values(roles, node, step) or UNKNOWN
+
+
+def _values(roles: Roles, call: cst.Call, step: int | str) -> Facts:
+    """All values that are seen; options are handed on from function to function, in circles, too."""
+
+    def find() -> Facts:
+        found = held(roles, call, step if isinstance(step, str) and step != "*" else None)
         chosen = [a.value for a in call.args if a.keyword and step in (a.keyword.value, "*")]
-        found = found.union(*(roles.facts(value) for value in chosen))
         handed = [a.value for a in call.args if a.star == "**" and not chosen]
-        for item in (item for value in handed for item in roles.facts(value)):
-            if item.kind is not Kind.MAPPING or not isinstance(item.node, cst.Call):
-                found |= _step(roles, item, step)
-            elif id(item.node) not in seen:
-                seen.add(id(item.node))
-                ahead.append(item.node)
-    return found or UNKNOWN
+        items = (item for value in handed for item in roles.facts(value))
+        return found.union(*map(roles.facts, chosen), *(of_item(item) for item in items))
+
+    def of_item(item: Fact) -> Facts:
+        if item.kind is Kind.MAPPING and isinstance(item.node, cst.Call):
+            return _values(roles, item.node, step)
+        return _step(roles, item, step)
+
+    return roles.asked(("value", id(call), step), find, NOTHING)
 
 
 def entered(roles: Roles, facts: Facts) -> Facts:
