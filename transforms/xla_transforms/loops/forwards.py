@@ -1,0 +1,85 @@
+"""The forward passes of a program's models: what they run, and whether training runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from xla_transforms.loops.effects import Effect, Effects
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
+from xla_transforms.roles.classes import role_of
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.tree import walk
+
+_TRAINS = Effect.BACKWARD | Effect.STEP
+_AROUND = (cst.For, cst.While, cst.FunctionDef)
+
+
+class Forwards:
+    """Answers about the ``forward`` of models of a program."""
+
+    def __init__(self, roles: Roles, effects: Effects) -> None:
+        self.roles, self.effects = roles, effects
+
+    def computing(self, index: ModuleIndex) -> dict[cst.FunctionDef, cst.ClassDef]:
+        """The functions of a module that its forward passes run, each with a model that does."""
+        found: dict[cst.FunctionDef, cst.ClassDef] = {}
+        waiting = list(self._forwards(index))
+        while waiting:
+            function, owner = waiting.pop()
+            if function in found or self.effects.of_function(function) & _TRAINS:
+                continue
+            found[function] = owner
+            for call in (n for n in walk(function.body) if isinstance(n, cst.Call)):
+                nodes = (item.node for item in self.roles.facts(call.func) if item.kind is Kind.FUNCTION)
+                own = (n for n in nodes if n is not None and self.roles.index(n) is index)
+                waiting += [(node, owner) for node in own if isinstance(node, cst.FunctionDef)]
+        return found
+
+    def _forwards(self, index: ModuleIndex) -> Iterator[tuple[cst.FunctionDef, cst.ClassDef]]:
+        for owner in index.all(cst.ClassDef):
+            if isinstance(owner, cst.ClassDef) and role_of(self.roles, owner) is Kind.MODEL:
+                for part in owner.body.body:
+                    if isinstance(part, cst.FunctionDef) and part.name.value == "forward":
+                        yield part, owner
+
+    def trained(self, owner: cst.ClassDef) -> bool:
+        """Whether training runs the forward pass of a model: a call of it leads there, or none is seen."""
+        calls, seen = self._calls_of(owner), set[cst.CSTNode]()
+        waiting = list(calls)
+        while waiting:
+            for around in self._around(waiting.pop()):
+                if self.effects.of(around.body) & _TRAINS:
+                    return True
+                if isinstance(around, cst.FunctionDef) and around not in seen:
+                    seen.add(around)
+                    waiting += self._calls_to(around)
+        return not calls
+
+    def _around(self, call: cst.Call) -> Iterator[cst.For | cst.While | cst.FunctionDef]:
+        """The loops around a call, and the function that it stands in."""
+        for node in self.roles.index(call).ancestors(call):
+            if isinstance(node, _AROUND):
+                yield node
+            if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+                return
+
+    def _calls_to(self, function: cst.FunctionDef) -> list[cst.Call]:
+        owner = self.roles.index(function).class_of(function)
+        found = [call for call, _ in callers(self.roles, function)]
+        inside = isinstance(owner, cst.ClassDef) and role_of(self.roles, owner) is Kind.MODEL
+        return found + (self._calls_of(owner) if inside and isinstance(owner, cst.ClassDef) else [])
+
+    def _calls_of(self, owner: cst.ClassDef) -> list[cst.Call]:
+        """The calls of a model's instances: ``model(x)``."""
+        return self.roles.remembered("model calls", self._of_models).get(owner, [])
+
+    def _of_models(self) -> dict[cst.ClassDef, list[cst.Call]]:
+        found: dict[cst.ClassDef, list[cst.Call]] = {}
+        for call in (c for calls in self.roles.program.calls.values() for c in calls):
+            for item in self.roles.facts(call.func):
+                if item.kind is Kind.MODEL and isinstance(item.node, cst.ClassDef):
+                    found.setdefault(item.node, []).append(call)
+        return found
