@@ -80,7 +80,7 @@ def without_gaps(source: Source, removals: Sequence[Site], others: Iterable[Site
 
 
 def _removable(path: str) -> bool:
-    return path.startswith(_REMOVABLE) or path == "os"
+    return path.startswith(_REMOVABLE) or path.partition(".")[0] in ("os", "functools")
 
 
 def _drop(index: ModuleIndex, statement: cst.CSTNode, stale: list[cst.CSTNode]) -> list[Site]:

@@ -116,6 +116,8 @@ def _start(
     context: Context, change: Planned, launch: Launch, template: str, parts: list[cst.BaseExpression]
 ) -> None:
     """Write the start in the place of the call, or of the statements that start processes and wait."""
+    if launch.spawn.made is not None:
+        change.remove(launch.spawn.made)
     if not launch.spawn.statements:
         change.replace(launch.call, template, *parts)
         return
@@ -126,8 +128,6 @@ def _start(
     change.replace_statements(
         first, last, lambda render: f"{indent}{template.format(*map(render, parts))}{newline}"
     )
-    if launch.spawn.made is not None:
-        change.remove(launch.spawn.made)
 
 
 def _write(

@@ -126,7 +126,7 @@ class Counts:
         call = index.parent(arg) if isinstance(arg, cst.Arg) else None
         if not isinstance(call, cst.Call):
             return False
-        if any(call is launch.call for launch in self.starts.launches):
+        if any(call is launch.call or node is launch.spawn.target for launch in self.starts.launches):
             return True
         return any(fact.node in self.starts.launching for fact in self.roles.facts(call.func))
 

@@ -17,8 +17,9 @@ from xla_transforms.replicas.repeats import Repeats
 from xla_transforms.replicas.scripts import Layout, main_guard, reachable
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
+from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.ranks import INDEX
-from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, spawns
+from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, skipped, spawns
 from xla_transforms.scopes import ModuleIndex, parameters
 from xla_transforms.tree import method, receiver, walk
 
@@ -40,6 +41,7 @@ class Launch:
 
     spawn: Spawn
     function: cst.FunctionDef | None
+    skipped: int = 0  # parameters that have their value before: ``self`` of a method of an object
 
     @property
     def call(self) -> cst.Call:
@@ -58,7 +60,7 @@ class Launch:
     @property
     def parameters(self) -> list[cst.Param]:
         """The function's parameters that take ``values``, in their order."""
-        return parameters(self.function)[1:] if self.function is not None else []
+        return parameters(self.function)[1 + self.skipped :] if self.function is not None else []
 
     @property
     def gone(self) -> list[cst.CSTNode]:
@@ -111,7 +113,11 @@ class Starts:
     @cached_property
     def launches(self) -> list[Launch]:
         """The calls of ``mp.spawn`` and its like, and the loops that start processes which join a group."""
-        found = [Launch(spawn, run) for spawn in spawns(self.roles) for run in self._functions_run(spawn)]
+        found = [
+            Launch(spawn, run, skipped(self.roles, spawn, run) if run is not None else 0)
+            for spawn in spawns(self.roles)
+            for run in self._functions_run(spawn)
+        ]
         spawned = {one for one in found if self.roles.path(one.call.func) in SPAWNERS}
         return [one for one in found if one in spawned or self.joins(one.function)]
 
@@ -150,7 +156,7 @@ class Starts:
         if launch.function is None:
             return "it is not known what function the processes run"
         index = self.roles.index(launch.function)
-        if not isinstance(index.parent(launch.function), cst.Module):
+        if not self._importable(launch.function):
             line = index.source.span(launch.function).line
             name = launch.function.name.value
             return f"{name} (line {line}), run by the processes, stands in a function: it cannot be pickled"
@@ -159,6 +165,11 @@ class Starts:
         if launch.spawn.obstacle or not launch.spawn.copies:
             return launch.spawn.obstacle
         return inherited(self.roles, launch.spawn, launch.function, self.launching)
+
+    def _importable(self, function: cst.FunctionDef) -> bool:
+        """Whether processes can import a function: it stands in no other one; a method's class neither."""
+        around = self.roles.index(function).ancestors(function)
+        return not any(isinstance(outer, cst.FunctionDef) for outer in around)
 
     @property
     def _does(self) -> str:
@@ -252,12 +263,20 @@ class Starts:
         """The functions that run in the starting process: they start the others, or call what does."""
         found: set[cst.FunctionDef] = set()
         waiting = [self._function(launch.call) for launch in self.launches if not self.outside]
+        waiting += [self._constructor(launch) for launch in self.launches if not self.outside]
         while waiting:
             function = waiting.pop()
             if function is not None and function not in found:
                 found.add(function)
                 waiting += [self._function(site) for site, _ in callers(self.roles, function)]
         return found
+
+    def _constructor(self, launch: Launch) -> cst.FunctionDef | None:
+        """What made the object whose method the processes run: they are handed the object."""
+        if not launch.skipped or launch.function is None:
+            return None
+        owner = self.roles.index(launch.function).class_of(launch.function)
+        return find_method(self.roles, owner, "__init__") if isinstance(owner, cst.ClassDef) else None
 
     def _function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function that a node runs in: what stands in its head runs where it is defined."""

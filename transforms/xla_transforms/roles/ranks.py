@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, fact
-from xla_transforms.roles.spawns import functions, spawns
+from xla_transforms.roles.spawns import functions, skipped, spawns
 from xla_transforms.scopes import How
 from xla_transforms.tree import same, string_value, value_of
 
@@ -151,10 +151,11 @@ def of_parameter(roles: Roles, function: cst.CSTNode, position: int) -> Facts:
     for spawn in spawns(roles):
         if function not in functions(roles, spawn):
             continue
-        if position == 0:
+        behind = position - skipped(roles, spawn, function)
+        if behind == 0:
             found.add(Fact(Kind.NUMBER, INDEX, spawn.call))
-        elif spawn.values is not None and position <= len(spawn.values):
-            value = spawn.values[position - 1]
+        elif spawn.values is not None and 0 < behind <= len(spawn.values):
+            value = spawn.values[behind - 1]
             counted = same(value, spawn.count)
             found |= fact(Kind.NUMBER, LOCAL_WORLD_SIZE, spawn.call) if counted else roles.facts(value)
     return frozenset(found)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles.facts import Kind, of_kind
+from xla_transforms.scopes import parameters
 from xla_transforms.tree import (
     argument,
     body_of,
@@ -52,7 +53,8 @@ class Spawn:
 
     ``target`` is what each runs, ``values`` what it is given behind its number (``None`` where that is not
     seen), ``count`` how many there are. ``statements`` are first and last of those that start them and
-    wait for them, where these are more than the call, ``made`` is the one that makes the list of them.
+    wait for them, where these are more than the call, ``made`` is the one that makes the list of them, or
+    the function that they run.
     ``copies`` tells whether the processes begin as copies of the one that starts them. ``obstacle`` says why
     this is not known to be all.
     """
@@ -98,17 +100,60 @@ def _given(call: cst.Call, position: int) -> list[cst.BaseExpression] | None:
     return [element.value for element in elements]
 
 
+def skipped(roles: Roles, spawn: Spawn, function: cst.CSTNode) -> int:
+    """How many parameters of a function that processes run have their value before: ``self`` of a method
+    that is handed as ``trainer.work``."""
+    facts = roles.facts(spawn.target) if spawn.target is not None else frozenset()
+    return int(any(f.node is function and f.detail == "bound" for f in facts))
+
+
+def _unwrapped(
+    roles: Roles, target: cst.BaseExpression | None, values: list[cst.BaseExpression] | None
+) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression] | None]:
+    """``partial(work, size=n, args=args)`` taken apart: the function, and all its values in their order.
+
+    No function where the values do not follow the number without a gap: their order would be another one.
+    """
+    partial = _held_only(roles, target) or target
+    if not isinstance(partial, cst.Call) or roles.path(partial.func) != "functools.partial":
+        return target, values
+    inner, *rest = [a for a in partial.args if not a.star]
+    named = {a.keyword.value: a.value for a in rest if a.keyword is not None}
+    found = [f for f in of_kind(roles.facts(inner.value), Kind.FUNCTION) if f.node is not None]
+    if len(found) != 1 or len(named) != len(partial.args) - 1 or values is None:
+        return None, values
+    assert isinstance(found[0].node, cst.FunctionDef)
+    first = 1 + (found[0].detail == "bound") + len(values)
+    names = [p.name.value for p in parameters(found[0].node)[first : first + len(named)]]
+    if set(names) != set(named):
+        return None, values
+    return inner.value, [*values, *(named[name] for name in names)]
+
+
+def _held_only(roles: Roles, name: cst.CSTNode | None) -> cst.BaseExpression | None:
+    """The value of a variable that is bound once, and read here alone."""
+    if not isinstance(name, cst.Name) or len(_uses(roles, name)) != 2:
+        return None
+    bindings = roles.bindings(name)
+    plain = len(bindings) == 1 and isinstance(bindings[0].statement, cst.Assign)
+    return bindings[0].value if plain and not bindings[0].path else None
+
+
 def _spawner(roles: Roles, call: cst.Call) -> Spawn:
-    target, values, count = value_of(call, "fn", 0), _given(call, 1), value_of(call, "nprocs", 2)
+    handed = value_of(call, "fn", 0)
+    target, values = _unwrapped(roles, handed, _given(call, 1))
+    apart = handed is not target and target is not None
+    made = roles.program.parent(held) if apart and (held := _held_only(roles, handed)) else None
+    count = value_of(call, "nprocs", 2)
     join = value_of(call, "join", 3)
     if join is None or getattr(join, "value", "") == "True":
-        return Spawn(call, target, values, count)
+        return Spawn(call, target, values, count, made=made)
     joins = _awaited(roles, call)
     if joins is None:
         return Spawn(call, target, values, count, obstacle=_NOT_AWAITED)
     statement = roles.index(call).statement_of(call)
     assert statement is not None
-    return Spawn(call, target, values, count, (statement, joins))
+    return Spawn(call, target, values, count, (statement, joins), made)
 
 
 def _awaited(roles: Roles, call: cst.Call) -> cst.CSTNode | None:
