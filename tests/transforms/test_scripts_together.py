@@ -108,3 +108,12 @@ def test_a_set_up_alone_is_to_be_migrated_with_its_program() -> None:
     code = HELPERS + "\n\ndef join():\n    dist.init_process_group('nccl')\n"
     (found,) = [f for f in migrate(code).findings if f.code == "XLA163"]
     assert found.advice.startswith("migrate the program that this belongs to as a whole, or ")
+
+
+def test_an_empty_module_of_a_program_that_is_left_has_nothing_to_tell() -> None:
+    files = {"pack/__init__.py": b"", "pack/helpers.py": HELPERS.encode()}
+    files["pack/train.py"] = BLOCKED.replace("from helpers", "import pack\nfrom pack.helpers").encode()
+    done = migrate_program(files)
+    assert not any(outcome.failed for outcome in done.values())
+    assert done["pack/__init__.py"].findings == ()
+    assert obstacles(done["pack/train.py"])[0].startswith(WHY)

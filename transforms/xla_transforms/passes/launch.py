@@ -69,9 +69,8 @@ def run(context: Context) -> None:
 def _tell(context: Context) -> None:
     """What stands in the way, where the module starts processes or has them meet; else at its beginning."""
     calls = (c for c, path in context.reached if path in SPAWNERS or short(path) == "init_process_group")
-    first = context.index.source.module.body[0]
     alone = len(context.program.modules) == 1
-    place = next(calls, first if alone else None)
+    place = next(calls, next(iter(context.index.source.module.body), None) if alone else None)
     if place is None:
         return
     blocking, message, advice = context.replicas.starts.blocked[0]
