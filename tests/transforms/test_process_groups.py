@@ -66,3 +66,31 @@ def test_a_group_that_is_needed_is_joined_on_xlas_backend() -> None:
     text = run_only(launched("dist.scatter(x, xs)", "dist.destroy_process_group()"), "process_groups")
     assert 'dist.init_process_group("xla", init_method="xla://")' in text
     assert "destroy" in text
+
+
+HOSTS = """\
+    hosts = os.environ["SLURM_NODELIST"]
+    first = subprocess.getoutput(f"scontrol show hostname {hosts}").split()[0]
+    port = count_up()
+    os.environ["MASTER_ADDR"] = first
+    os.environ["MASTER_PORT"] = str(port)
+"""
+
+
+def asking(more: str = "") -> str:
+    lines = HOSTS.replace("\n    ", "\n").strip().splitlines()
+    return launched(*lines, *more.splitlines(), before="import subprocess\n")
+
+
+def test_what_only_asks_for_the_first_host_goes_with_its_address() -> None:
+    text = run_only(asking(), "process_groups")
+    assert "SLURM_NODELIST" not in text
+    assert "scontrol" not in text
+    assert "MASTER_" not in text
+    assert "port = count_up()" in text  # which may do more than answer
+
+
+def test_what_is_said_of_hosts_besides_stays() -> None:
+    text = run_only(asking("print(hosts)"), "process_groups")
+    assert 'hosts = os.environ["SLURM_NODELIST"]' in text
+    assert "scontrol" not in text

@@ -16,7 +16,7 @@ from xla_transforms.roles import Kind
 from xla_transforms.roles.spawns import SPAWNERS
 from xla_transforms.statements import bare, live_calls, migrating
 from xla_transforms.targets.base import Target
-from xla_transforms.tree import method, receiver
+from xla_transforms.tree import method, receiver, walk
 
 LEFT = Rule(
     "XLA131",
@@ -104,3 +104,22 @@ def _leave(context: Context) -> None:
         if groups.addresses(small) and not context.plan.taken(small):
             change = context.plan.change(GONE, small, "no process has to be told where the others are")
             change.remove(small)
+    while asked := [a for a in context.index.all(cst.Assign) if _only_asked(context, a)]:
+        for assign in asked:
+            change = context.plan.change(GONE, assign, "it was only asked where the others are")
+            change.remove(assign)
+
+
+def _only_asked(context: Context, assign: cst.CSTNode) -> bool:
+    """``nodes = os.environ["SLURM_NODELIST"]``: asks for hosts, which nothing that stays reads."""
+    if not isinstance(assign, cst.Assign) or len(assign.targets) != 1 or context.plan.taken(assign):
+        return False
+    target = assign.targets[0].target
+    if not isinstance(target, cst.Name):
+        return False
+    scope = context.index.scope_of(target)
+    reads = [n for n in context.index.named_of(scope, target.value) if n is not target]
+    if not reads or isinstance(scope.node, cst.Module) or not all(map(context.plan.taken, reads)):
+        return False
+    parts = [n for n in walk(assign.value) if isinstance(n, (cst.Call, cst.Subscript))]
+    return context.replicas.groups.asks_for_hosts(parts)

@@ -10,12 +10,21 @@ from xla_transforms.replicas.collectives import collective, short
 from xla_transforms.roles import Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.fold import IN_GROUP
-from xla_transforms.tree import body_of, string_value
+from xla_transforms.tree import body_of, method, receiver, string_value
 
 _JOIN = frozenset({"init_process_group", "destroy_process_group"})
 # What each process is told so that it finds the others, and what NCCL and gloo read.
 _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT")
 _TUNING = ("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_")
+# What scripts find the first host by, and how they take the answer apart.
+_HOSTS = frozenset(
+    {
+        "os.environ.get", "os.getenv", "socket.gethostname", "socket.gethostbyname", "socket.getfqdn",
+        "subprocess.getoutput", "subprocess.check_output", "subprocess.run", "hostlist.expand_hostlist",
+        "str",
+    }
+)  # fmt: skip
+_OF_TEXT = frozenset({"split", "strip", "rstrip", "decode", "format", "replace", "join", "splitlines"})
 _DEVICES = frozenset({"torch.cuda.set_device", "torch.accelerator.set_device_index"})
 # What the migrated program says without a process group.
 CONVERTED = frozenset(
@@ -61,6 +70,16 @@ class Groups:
         if not isinstance(call, cst.Call) or self.roles.path(call.func) != "os.environ.setdefault":
             return False
         return bool(call.args) and _tells(string_value(call.args[0].value))
+
+    def asks_for_hosts(self, parts: list[cst.Call | cst.Subscript]) -> bool:
+        """Whether all calls and entries of an expression ask the system where processes run."""
+        return bool(parts) and all(map(self._asks, parts))
+
+    def _asks(self, part: cst.Call | cst.Subscript) -> bool:
+        if isinstance(part, cst.Subscript):
+            return True
+        text = method(part) in _OF_TEXT and receiver(part) is not None
+        return text or self.roles.path(part.func).removeprefix("builtins.") in _HOSTS
 
     @cached_property
     def setups(self) -> set[cst.FunctionDef]:

@@ -109,6 +109,7 @@ class Target:
     amp_api: Literal["device", "xla", "cuda"] = "device"  # see ``passes/autocast_functions.py``
     memory_in_kb: bool = False  # its memory information may be kb_free and kb_total
     save_waits: bool = False  # its save waits for all replicas: all must call it
+    chunks_wrongly: bool = False  # unsafe_chunk, and so LSTM and GRU, compute wrong numbers
     swaps_parameters: bool = True  # torch can keep the parameters that a move to the device replaces
     trainer_optimizer: str = ""  # for optim= of transformers' Trainer; "" where old transformers may run
     since: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # of names: in full, first release

@@ -34,6 +34,7 @@ SAGEMAKER = replace(
     launcher_entry="_mp_fn",
     launcher="pytorchxla",
     fully_sharded="",
+    chunks_wrongly=False,  # there is no functionalization yet
     trainer_optimizer="adamw_torch_xla",  # the container with torch 1.11 has transformers 4.21
     process_group=Spelling(
         "torch.distributed",

@@ -33,4 +33,5 @@ TORCH_XLA_2_1 = replace(
     autocast_remark="torch_xla.amp.autocast(xm.xla_device(), dtype=torch.bfloat16)",
     amp_api="xla",
     swaps_parameters=False,
+    chunks_wrongly=True,
 )
