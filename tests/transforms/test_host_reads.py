@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from helpers import check_noop, findings, run_only
+from helpers import check_noop, findings, migrate, run_only
 
 HEAD = """\
 import sys
@@ -243,3 +243,55 @@ def test_a_loop_of_steps_that_reads_gets_none() -> None:
 def test_a_loop_that_reads_nothing_gets_none() -> None:
     silent = "for name, value in model.named_parameters():\n    check(value)\n"
     assert "sync" not in run_only(loop(silent), *PASSES)
+
+
+CALLED = """\
+def halve(x):
+    while x.norm() > 3:
+        x = x / 2
+    return x
+
+
+def take(x, y, rows=None):
+    out = model(halve(x))
+    loss = F.cross_entropy(out, y)
+{}    opt.zero_grad()
+    loss.backward()
+    opt.step()
+
+
+for x, y in feed:
+    take(x.to(device), y.to(device))
+"""
+
+
+def in_function(lines: str) -> list[tuple[str, int]]:
+    body = indent(dedent(lines), "    ")
+    return [f for f in findings(HEAD + CALLED.format(body), *PASSES) if f != ("XLA702", 11)]
+
+
+def test_what_a_function_of_the_step_knows_has_no_finding() -> None:
+    assert in_function("if rows is not None:\n    loss = loss * 2\n") == []
+    assert in_function("for row in range(x.size(0)):\n    loss += row\n") == []
+
+
+def test_a_branch_in_a_function_that_the_loop_calls_is_reported() -> None:
+    assert in_function("if torch.isnan(loss):\n    return None\n") == [("XLA702", 19)]
+    assert in_function("assert loss.isfinite().all()\n") == [("XLA702", 19)]
+
+
+def test_a_loop_that_counts_by_a_tensor_is_reported() -> None:
+    assert in_function("for turn in range(int(y.max())):\n    loss = loss + turn\n") == [("XLA702", 19)]
+
+
+def test_a_branch_further_down_is_reported_with_the_line_of_the_loop() -> None:
+    found = migrate(HEAD + CALLED.format(""), *PASSES).findings
+    assert [(f.code, f.span.line, f.message) for f in found] == [
+        ("XLA702", 11, "x.norm() > 3 is needed on the host in every step of the loop in line 24")
+    ]
+
+
+def test_a_branch_in_what_an_evaluation_calls_is_reported_as_well() -> None:
+    training = "    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
+    code = HEAD + CALLED.format("").replace(training, "    return out\n")
+    assert ("XLA702", 11) in findings(code, *PASSES)

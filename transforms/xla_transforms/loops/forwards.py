@@ -7,14 +7,43 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.loops.effects import Effect, Effects
+from xla_transforms.loops.reads import FETCHES, Reads
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import role_of
-from xla_transforms.scopes import ModuleIndex
-from xla_transforms.tree import walk
+from xla_transforms.scopes import How, ModuleIndex
+from xla_transforms.tree import method, walk
 
 _TRAINS = Effect.BACKWARD | Effect.STEP
+_DEPTH = 4
 _AROUND = (cst.For, cst.While, cst.FunctionDef)
+
+
+def functions_called(roles: Roles, function: cst.FunctionDef) -> Iterator[cst.FunctionDef]:
+    """The functions of its own module that a function calls."""
+    index = roles.index(function)
+    for call in (n for n in walk(function.body) if isinstance(n, cst.Call)):
+        for item in roles.facts(call.func):
+            own = item.kind is Kind.FUNCTION and item.node is not None and roles.index(item.node) is index
+            if own and isinstance(item.node, cst.FunctionDef):
+                yield item.node
+
+
+def surely_read(reads: Reads, node: cst.CSTNode, depth: int = 0) -> bool:
+    """Whether something in an expression is surely a tensor: what is computed, or fetched by its methods.
+
+    Of a parameter nothing more is known than that tensors arrive in it, among other things perhaps.
+    """
+    for part in walk(node):
+        if isinstance(part, cst.Call) and method(part) in FETCHES and reads.fetched(part) is not None:
+            return True
+        if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute) and reads.on_device(part):
+            return True
+        if isinstance(part, cst.Name) and depth < _DEPTH and reads.on_device(part):
+            assigned = (b.value for b in reads.roles.bindings(part) if b.how is How.ASSIGN)
+            if any(v is not None and surely_read(reads, v, depth + 1) for v in assigned):
+                return True
+    return False
 
 
 class Forwards:
@@ -32,10 +61,7 @@ class Forwards:
             if function in found or self.effects.of_function(function) & _TRAINS:
                 continue
             found[function] = owner
-            for call in (n for n in walk(function.body) if isinstance(n, cst.Call)):
-                nodes = (item.node for item in self.roles.facts(call.func) if item.kind is Kind.FUNCTION)
-                own = (n for n in nodes if n is not None and self.roles.index(n) is index)
-                waiting += [(node, owner) for node in own if isinstance(node, cst.FunctionDef)]
+            waiting += [(inner, owner) for inner in functions_called(self.roles, function)]
         return found
 
     def _forwards(self, index: ModuleIndex) -> Iterator[tuple[cst.FunctionDef, cst.ClassDef]]:

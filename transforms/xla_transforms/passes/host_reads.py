@@ -17,6 +17,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.effects import Effect
+from xla_transforms.loops.forwards import Forwards, functions_called, surely_read
 from xla_transforms.loops.tails import Tail, tail_of
 from xla_transforms.loops.units import Unit, lines_of
 from xla_transforms.tree import walk
@@ -182,6 +183,39 @@ def _in_functions(context: Context) -> None:
         line = next((item.line for item in calls if not item.guarded), None)
         if line is not None:
             _report_function(context, function, tail, line)
+            _decisions(context, function, tail, line)
+    lines = {item.function: item.line for item in called if not item.guarded}
+    for function, line in _below(context, lines).items():
+        _decisions(context, function, Tail(), line)
+
+
+def _below(context: Context, lines: dict[cst.FunctionDef, int]) -> dict[cst.FunctionDef, int]:
+    """The functions of the module that these call, and so on, each with the line of the loop."""
+    forwards = Forwards(context.roles, context.loops.effects).computing(context.index) if lines else {}
+    found: dict[cst.FunctionDef, int] = {}
+    waiting = list(lines.items())
+    while waiting:
+        function, line = waiting.pop()
+        for inner in functions_called(context.roles, function):
+            if inner not in lines and inner not in found and inner not in forwards:
+                found[inner] = line
+                waiting.append((inner, line))
+    return found
+
+
+def _decisions(context: Context, function: cst.FunctionDef, tail: Tail, line: int) -> None:
+    """What a function decides by, or counts a loop by, that the host has to wait for in every step."""
+    reads = context.loops.reads
+    for statement in walk(function.body, into_functions=False):
+        if context.roles.dead(statement) or context.loops.of(statement) is not None:
+            continue
+        needed = reads.decides(statement)
+        if isinstance(statement, cst.For):
+            needed = next(reads.within(statement.iter), None)
+        if needed is not None and surely_read(reads, needed) and tail.free.isdisjoint(walk(needed)):
+            text = " ".join(context.index.source.code(needed).split())
+            message = f"{text} is needed on the host in every step of the loop in line {line}"
+            context.plan.report(BRANCH, needed, message, _BRANCH_ADVICE)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,9 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.loops.forwards import Forwards
-from xla_transforms.loops.reads import FETCHES
-from xla_transforms.scopes import How
+from xla_transforms.loops.forwards import Forwards, surely_read
 from xla_transforms.statements import migrating
-from xla_transforms.tree import method, walk
+from xla_transforms.tree import walk
 
 IN_MODEL = Rule(
     "XLA705",
@@ -33,7 +31,6 @@ RULES = (IN_MODEL,)
 _DECIDES = "compute both and choose on the device (torch.where), or decide by something that the host knows"
 _COUNTS = "loop over a constant number, and mask what is beyond the value (torch.where)"
 _READS = "keep it a tensor; what is only looked at can be read every few steps, behind the barrier"
-_DEPTH = 4
 
 
 def run(context: Context) -> None:
@@ -77,37 +74,19 @@ def _reads(context: Context, line: cst.CSTNode) -> Iterator[tuple[cst.BaseExpres
     reads = context.loops.reads
     if isinstance(line, (cst.If, cst.While, cst.Assert)):
         test = reads.decides(line)
-        if test is not None and _computed(context, test):
+        if test is not None and surely_read(reads, test):
             yield test, "Python decides by", _DECIDES
     elif isinstance(line, cst.For):
-        found = (read for read in reads.within(line.iter) if _computed(context, read))
+        found = (read for read in reads.within(line.iter) if surely_read(reads, read))
         yield from ((read, "a loop counts by", _COUNTS) for read in found)
     elif isinstance(line, cst.SimpleStatementLine):
         for read in reads.within(line):
-            if isinstance(read, cst.IfExp) and _computed(context, read.test):
+            if isinstance(read, cst.IfExp) and surely_read(reads, read.test):
                 yield read.test, "Python decides by", _DECIDES
-            elif isinstance(read, (cst.BooleanOperation, cst.UnaryOperation)) and _computed(context, read):
+            elif isinstance(read, (cst.BooleanOperation, cst.UnaryOperation)) and surely_read(reads, read):
                 yield read, "Python decides by", _DECIDES
-            elif isinstance(read, (cst.Call, cst.FormattedString)) and _computed(context, read):
+            elif isinstance(read, (cst.Call, cst.FormattedString)) and surely_read(reads, read):
                 yield read, "the host reads", _READS
-
-
-def _computed(context: Context, node: cst.CSTNode, depth: int = 0) -> bool:
-    """Whether something in an expression is surely a tensor: what is computed, or fetched by its methods.
-
-    Of a parameter nothing more is known than that tensors arrive in ``forward``.
-    """
-    reads, roles = context.loops.reads, context.roles
-    for part in walk(node):
-        if isinstance(part, cst.Call) and method(part) in FETCHES and reads.fetched(part) is not None:
-            return True
-        if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute) and reads.on_device(part):
-            return True
-        if isinstance(part, cst.Name) and depth < _DEPTH and reads.on_device(part):
-            values = [b.value for b in roles.bindings(part) if b.how is How.ASSIGN and b.value is not None]
-            if any(_computed(context, value, depth + 1) for value in values):
-                return True
-    return False
 
 
 def _report(context: Context, node: cst.CSTNode, message: str, advice: str) -> None:

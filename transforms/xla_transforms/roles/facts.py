@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -77,8 +76,7 @@ def of_kind(facts: Facts, kind: Kind) -> Facts:
     return frozenset([f for f in facts if f.kind is kind])
 
 
-def union(parts: object, get: Callable[[cst.CSTNode], Facts]) -> Facts:
-    found: set[Fact] = set()
-    for part in parts:  # type: ignore[attr-defined]
-        found |= get(part)
-    return frozenset(found)
+def together(parts: list[Facts]) -> Facts:
+    """All facts of the parts: one of these where it has them all, so that it is held once."""
+    largest = max(parts, key=len, default=NOTHING)
+    return largest if all(part is largest or part <= largest for part in parts) else NOTHING.union(*parts)

@@ -13,7 +13,7 @@ from typing import Any
 
 _NONE = sys.maxsize
 # How often questions may be asked of one program: more than the largest one known to end needs (timm's
-# train.py with all that it imports, 236 files, five minutes of a processor).
+# train.py with all that it imports, 236 files, two and a half minutes of a processor).
 # Where calls lead back to one another through hundreds of files, the same ones are asked again from each.
 LIMIT = 20_000_000
 

@@ -9,7 +9,7 @@ import libcst as cst
 from xla_transforms.roles import by_value, calls, classes, declared, generators, ranks
 from xla_transforms.roles.additions import held
 from xla_transforms.roles.catalog import BUILTIN_WRAPPERS, ITERATION_WRAPPERS
-from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, together
 from xla_transforms.tree import method, number_value, receiver, string_value
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ def _values(roles: Roles, call: cst.Call, step: int | str) -> Facts:
     """All values that are seen; options are handed on from function to function, in circles, too."""
 
     def find() -> Facts:
-        found = held(roles, call, step if isinstance(step, str) and step != "*" else None)
+        more = held(roles, call, step if isinstance(step, str) and step != "*" else None)
         chosen = [a.value for a in call.args if a.keyword and step in (a.keyword.value, "*")]
         handed = [a.value for a in call.args if a.star == "**" and not chosen]
         items = (item for value in handed for item in roles.facts(value))
-        return found.union(*map(roles.facts, chosen), *(of_item(item) for item in items))
+        return together([more, *map(roles.facts, chosen), *map(of_item, items)])
 
     def of_item(item: Fact) -> Facts:
         if item.kind is Kind.MAPPING and isinstance(item.node, cst.Call):
