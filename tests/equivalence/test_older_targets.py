@@ -62,7 +62,8 @@ PAIRS = _pairs()
 LAUNCHED = [
     case
     for case in runnable_cases()
-    if case.replicas > 1 and (case.native.parent / "expected_sagemaker.py").exists()
+    if case.replicas > 1 and case.name != "ddp_process_loop"  # which wants two processes
+    and (case.native.parent / "expected_sagemaker.py").exists()
 ]
 
 
@@ -101,6 +102,7 @@ def test_what_a_launcher_calls_trains_on_one_device(
     case: Case, older: Path, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPU_NUM_DEVICES", "1")
+    monkeypatch.setenv("XLA_DISABLE_FUNCTIONALIZATION", "1")  # as in the containers' releases
     migrated = case.migrated(tmp_path / "migrated", "sagemaker")
     for side in ("native", "xla"):
         (tmp_path / side).mkdir()
