@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers import check_noop, findings, run_only
+from helpers import check_noop, findings, migrate, run_only
 from replicated import launched
 
 from xla_transforms.settings import Settings
@@ -94,3 +94,8 @@ def test_what_is_said_of_hosts_besides_stays() -> None:
     text = run_only(asking("print(hosts)"), "process_groups")
     assert 'hosts = os.environ["SLURM_NODELIST"]' in text
     assert "scontrol" not in text
+
+
+def test_what_something_else_that_is_written_anew_reads_stays() -> None:
+    lines = ['path = os.environ["CKPT"]', 'os.environ["MASTER_ADDR"] = path', 'x = torch.load(path, "cuda")']
+    assert 'path = os.environ["CKPT"]' in migrate(launched(*lines)).code

@@ -64,6 +64,8 @@ def test_what_a_partial_binds_is_handed_to_the_launch(start: str) -> None:
         "mp.spawn(functools.partial(work, lr=0.1, **more), args=(n,), nprocs=n)",
         "mp.spawn(functools.partial(work, other=0.1), args=(n,), nprocs=n)",
         "run = functools.partial(work, lr=0.1)\n    mp.spawn(run, args=(n,), nprocs=n)\n    print(run)",
+        "run = kept = functools.partial(work, lr=0.1)\n    mp.spawn(run, args=(n,), nprocs=n)",
+        "run = functools.partial(work, lr=n)\n    n = 2\n    mp.spawn(run, args=(n,), nprocs=n)",
     ],
 )
 def test_a_partial_whose_values_are_not_those_behind_the_number_is_told(start: str) -> None:

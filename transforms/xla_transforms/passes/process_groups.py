@@ -100,18 +100,20 @@ def _leave(context: Context) -> None:
         if statement is not None and goes and context.plan.free(call):
             change = context.plan.change(GONE, call, "the replicas know one another by the runtime")
             change.remove(statement)
-    for small in list(context.index.all(cst.Assign, cst.Expr)):
-        if groups.addresses(small) and not context.plan.taken(small):
+    gone = [s for s in context.index.all(cst.Assign, cst.Expr) if groups.addresses(s)]
+    for small in gone:
+        if not context.plan.taken(small):
             change = context.plan.change(GONE, small, "no process has to be told where the others are")
             change.remove(small)
-    while asked := [a for a in context.index.all(cst.Assign) if _only_asked(context, a)]:
+    while asked := [a for a in context.index.all(cst.Assign) if _only_asked(context, a, gone)]:
         for assign in asked:
             change = context.plan.change(GONE, assign, "it was only asked where the others are")
             change.remove(assign)
+        gone += asked
 
 
-def _only_asked(context: Context, assign: cst.CSTNode) -> bool:
-    """``nodes = os.environ["SLURM_NODELIST"]``: asks for hosts, which nothing that stays reads."""
+def _only_asked(context: Context, assign: cst.CSTNode, gone: list[cst.CSTNode]) -> bool:
+    """``nodes = os.environ["SLURM_NODELIST"]``: asks for hosts, and only statements that go read it."""
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1 or context.plan.taken(assign):
         return False
     target = assign.targets[0].target
@@ -119,7 +121,9 @@ def _only_asked(context: Context, assign: cst.CSTNode) -> bool:
         return False
     scope = context.index.scope_of(target)
     reads = [n for n in context.index.named_of(scope, target.value) if n is not target]
-    if not reads or isinstance(scope.node, cst.Module) or not all(map(context.plan.taken, reads)):
+    if not reads or isinstance(scope.node, cst.Module):
+        return False
+    if not all(any(context.index.within(read, statement) for statement in gone) for read in reads):
         return False
     parts = [n for n in walk(assign.value) if isinstance(n, (cst.Call, cst.Subscript))]
     return context.replicas.groups.asks_for_hosts(parts)

@@ -108,13 +108,14 @@ def skipped(roles: Roles, spawn: Spawn, function: cst.CSTNode) -> int:
 
 
 def _unwrapped(
-    roles: Roles, target: cst.BaseExpression | None, values: list[cst.BaseExpression] | None
+    roles: Roles, call: cst.Call
 ) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression] | None]:
-    """``partial(work, size=n, args=args)`` taken apart: the function, and all its values in their order.
+    """What a call of ``mp.spawn`` runs, and all its values in their order: also of ``partial(work, size=n)``.
 
     No function where the values do not follow the number without a gap: their order would be another one.
     """
-    partial = _held_only(roles, target) or target
+    target, values = value_of(call, "fn", 0), _given(call, 1)
+    partial = _held_for(roles, call) or target
     if not isinstance(partial, cst.Call) or roles.path(partial.func) != "functools.partial":
         return target, values
     inner, *rest = [a for a in partial.args if not a.star]
@@ -130,21 +131,22 @@ def _unwrapped(
     return inner.value, [*values, *(named[name] for name in names)]
 
 
-def _held_only(roles: Roles, name: cst.CSTNode | None) -> cst.BaseExpression | None:
-    """The value of a variable that is bound once, and read here alone."""
+def _held_for(roles: Roles, call: cst.Call) -> cst.BaseExpression | None:
+    """The value of a variable that is bound right before a call of ``mp.spawn``, for it alone."""
+    name = value_of(call, "fn", 0)
     if not isinstance(name, cst.Name) or len(_uses(roles, name)) != 2:
         return None
     bindings = roles.bindings(name)
-    plain = len(bindings) == 1 and isinstance(bindings[0].statement, cst.Assign)
-    return bindings[0].value if plain and not bindings[0].path else None
+    value = bindings[0].value if len(bindings) == 1 else None
+    alone = value is not None and _single_name(roles.program.parent(value)) is not None
+    behind = _behind(roles, value) if value is not None and alone else None
+    return value if behind is not None and any(part is call for part in walk(behind)) else None
 
 
 def _spawner(roles: Roles, call: cst.Call) -> Spawn:
-    handed = value_of(call, "fn", 0)
-    target, values = _unwrapped(roles, handed, _given(call, 1))
-    apart = handed is not target and target is not None
-    made = roles.program.parent(held) if apart and (held := _held_only(roles, handed)) else None
-    count = value_of(call, "nprocs", 2)
+    (target, values), count = _unwrapped(roles, call), value_of(call, "nprocs", 2)
+    held = _held_for(roles, call) if target is not value_of(call, "fn", 0) else None
+    made = roles.program.parent(held) if target is not None and held is not None else None
     join = value_of(call, "join", 3)
     if join is None or getattr(join, "value", "") == "True":
         return Spawn(call, target, values, count, made=made)
