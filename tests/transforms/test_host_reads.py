@@ -295,3 +295,23 @@ def test_a_branch_in_what_an_evaluation_calls_is_reported_as_well() -> None:
     training = "    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
     code = HEAD + CALLED.format("").replace(training, "    return out\n")
     assert ("XLA702", 11) in findings(code, *PASSES)
+
+
+def test_a_decision_behind_the_barrier_of_a_step_costs_nothing_more() -> None:
+    told = "    opt.step()\n    print(loss.item())\n    if loss.item() > 5:\n        stop()\n"
+    code = HEAD + CALLED.format("").replace("    opt.step()\n", told)
+    found = findings(code, *PASSES)
+    assert [place for place in found if place[1] > 11 and place[0] == "XLA702"] == []
+    without = code.replace("    print(loss.item())\n", "")
+    assert findings(without, *PASSES) == [("XLA702", 11), ("XLA703", 22)]  # it has a barrier of its own
+
+
+def test_a_branch_that_never_was_taken_on_cuda_has_no_finding() -> None:
+    assert in_function("if not torch.cuda.is_available():\n    assert loss.isfinite().all()\n") == []
+
+
+def test_what_a_model_runs_as_well_is_told_once() -> None:
+    net = "class Net(torch.nn.Module):\n    def forward(self, x):\n        return halve(x)\n\n\n"
+    head = HEAD.replace("device = ", net + "device = ").replace("torch.nn.Linear(4, 3)", "Net()")
+    found = [code for code, _ in findings(head + CALLED.format(""), *PASSES, "model_reads")]
+    assert found.count("XLA702") + found.count("XLA705") == 1

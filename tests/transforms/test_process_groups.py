@@ -99,3 +99,8 @@ def test_what_is_said_of_hosts_besides_stays() -> None:
 def test_what_something_else_that_is_written_anew_reads_stays() -> None:
     lines = ['path = os.environ["CKPT"]', 'os.environ["MASTER_ADDR"] = path', 'x = torch.load(path, "cuda")']
     assert 'path = os.environ["CKPT"]' in migrate(launched(*lines)).code
+
+
+def test_what_nothing_reads_is_left() -> None:
+    text = run_only(launched('hosts = os.environ["SLURM_NODELIST"]'), "process_groups")
+    assert 'hosts = os.environ["SLURM_NODELIST"]' in text

@@ -499,3 +499,16 @@ def test_options_that_a_method_hands_to_itself_come_to_an_end() -> None:
         Sampler().sample(None, device="cuda")
     """
     assert migrate(code).data != dedent(code).encode()
+
+
+def test_options_that_two_calls_hand_on_hold_what_either_gives() -> None:
+    code = """
+    def inner(**options):
+        held = options["m"]
+        return held
+    def outer(**options):
+        return inner(**options)
+    outer(m=Net())
+    outer(m=optim.SGD(p, 0.1))
+    """
+    assert kinds(dedent(code), "held", 1) == {"model", "optimizer"}

@@ -75,6 +75,7 @@ def _reads_plainly(loops: Loops, statement: cst.CSTNode) -> bool:
 
 
 def _spare(loops: Loops, statement: cst.CSTNode, found: Tail) -> None:
-    for line in _lines(statement):
-        if next(loops.reads.computed(line), None) is None:
-            found.free.update(loops.reads.within(line))
+    tests = (n.test for n in walk(statement, into_functions=False) if isinstance(n, (cst.If, cst.While)))
+    for part in (*_lines(statement), *tests):
+        if next(loops.reads.computed(part), None) is None:
+            found.free.update(loops.reads.within(part))
