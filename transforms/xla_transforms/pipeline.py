@@ -143,15 +143,15 @@ class _Batch:
                 self.found[path] = [self.failure(path, data, error)]
 
     def _migrate(self, group: Sequence[str]) -> None:
-        roles = self.analysed(group)
+        roles = self._native(group)
         program = roles.program
-        scripts = self._apart(program)
+        scripts = self._apart(roles)
         rest = tuple(name for name in program.modules if name not in scripts)
         for script in scripts:
             whole = {index.name for index in program.reachable(program.modules[script])}
             shared = tuple(name for name in rest if name in whole)
             self._write((script,), shared, self.analysed((script, *shared)))
-        self._write(rest, (), self.analysed(rest) if scripts else roles)
+        self._write(rest, (), self.analysed(rest) if scripts else self._startable(roles))
 
     def _write(self, names: Sequence[str], beside: Sequence[str], roles: Roles) -> None:
         """Migrate modules of one program, of which those ``beside`` them are another one's to write."""
@@ -182,14 +182,15 @@ class _Batch:
         kept = replace(outcome, code=outcome.source, edits=(), changes=(), _narrower=None)
         return _withdrawn(kept, self.sources[outcome.path].span_of(0, 0), reason)
 
-    def _apart(self, program: Program) -> list[str]:
+    def _apart(self, roles: Roles) -> list[str]:
         """The scripts of a program that cannot start their processes anew, where without them others can.
 
         None of them is imported; what they share with the others is written for those.
         """
+        program = roles.program
         if len(program.modules) == 1 or self.settings.distributed is False:
             return []
-        replicas = self._replicas(Roles(program))
+        replicas = self._replicas(roles)
         if not replicas.asked:
             return []
         names = {index.name if index is not None else "" for index, *_ in replicas.starts.blocked}
@@ -203,15 +204,19 @@ class _Batch:
         return Replicas.of(roles, self.settings.distributed, target(self.settings.target))
 
     def analysed(self, group: Sequence[str]) -> Roles:
-        """The analysis of a program, without the modules that cannot be parsed.
+        """The analysis of a program whose processes stay several where they are to and can be started."""
+        return self._startable(self._native(group))
 
-        Its processes stay several where they are to and can be started.
-        """
+    def _native(self, group: Sequence[str]) -> Roles:
+        """The analysis of a program as it is, without the modules that cannot be parsed."""
         paths = [(name, self.paths[name]) for name in group]
         program = Program((name, self.sources[path]) for name, path in paths if self._parsed(path))
-        roles = Roles(program, replicated=False if self.settings.distributed is False else None)
+        return Roles(program, replicated=False if self.settings.distributed is False else None)
+
+    def _startable(self, roles: Roles) -> Roles:
+        """The analysis of a program, as one of one process where nothing can start its several."""
         if roles.replicated and self._replicas(roles).obstacle:
-            return Roles(program, replicated=False)
+            return Roles(roles.program, replicated=False)
         return roles
 
 

@@ -23,6 +23,8 @@ class Program:
         self._parents: Parents = {}
         self.modules = {name: ModuleIndex(source, name, self._parents) for name, source in sources}
         self._found: dict[tuple[str, ModuleIndex], ModuleIndex | None] = {}
+        self._mentioned: dict[tuple[str, ...], bool] = {}
+        self._said: dict[tuple[str, ...], bool] = {}
         self._by_root = {index.source.module: index for index in self.modules.values()}
 
     @cached_property
@@ -58,12 +60,18 @@ class Program:
 
     def mentions(self, *words: str) -> bool:
         """Whether a word stands in any text: no path that has it as a part can be named without."""
-        return any(word in index.source.text for index in self.modules.values() for word in words)
+        if words not in self._mentioned:
+            texts = [index.source.text for index in self.modules.values()]
+            self._mentioned[words] = any(word in text for text in texts for word in words)
+        return self._mentioned[words]
 
     def says(self, *words: str) -> bool:
         """Whether one of some names stands in any text as a word of its own."""
-        pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
-        return self.mentions(*words) and any(pattern.search(m.source.text) for m in self.modules.values())
+        if words not in self._said:
+            pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
+            texts = [index.source.text for index in self.modules.values()]
+            self._said[words] = self.mentions(*words) and any(map(pattern.search, texts))
+        return self._said[words]
 
     @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:

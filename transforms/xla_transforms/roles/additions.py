@@ -31,7 +31,7 @@ class Added:
 def held(roles: Roles, made: cst.CSTNode, key: str | None = None) -> Facts:
     """What is added to the container that an expression makes, under one key or (``None``) under any."""
     found = [a for a in added(roles, made) if key is None or a.key is None or a.key == key]
-    if len(found) > _MOST:
+    if not found or len(found) > _MOST:
         return frozenset()
     with roles.guarded(("held", id(made), key)) as free:  # a function may extend its list by its own result
         if not free:
