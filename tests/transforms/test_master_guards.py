@@ -161,6 +161,35 @@ def test_the_number_that_a_condition_compares_with_is_kept_everywhere() -> None:
     ]
 
 
+BETTER = ("if better:", "    torch.save(model.state_dict(), out)")
+
+
+def test_an_answer_that_the_master_finds_decides_for_all() -> None:
+    found = ("better = score > best", SAVE, *BETTER)
+    assert opened("if rank == 0:", *(f"    {line}" for line in found)).splitlines() == list(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ("better = score > best if rank == 0 else None",),
+        ("better = False", "if rank == 0:", "    better = score > best"),
+    ],
+)
+def test_an_answer_that_the_master_alone_has_is_given_to_all(found: tuple[str, ...]) -> None:
+    test = 'xm.mesh_reduce("worker_saves", bool(better), lambda answers: answers[0])'
+    for asked in ("if better:", "if rank == 0 and better:"):
+        assert opened(*found, asked, f"    {SAVE}").splitlines() == [*found, f"if {test}:", f"    {SAVE}"]
+
+
+def test_what_the_next_round_needs_is_kept_everywhere() -> None:
+    kept = ("better = score > best", "best = max(score, best)")
+    lines = ("if rank == 0:", *(f"    {line}" for line in kept), *(f"    {line}" for line in BETTER))
+    text = opened("for epoch in range(3):", *(f"    {line}" for line in lines))
+    assert text.splitlines() == ["for epoch in range(3):", *(f"    {line}" for line in (*kept, *BETTER))]
+    assert opened(*lines).splitlines() == [kept[0], "if rank == 0:", f"    {kept[1]}", *BETTER]
+
+
 def test_an_early_exit_goes() -> None:
     leave = "    if dist.get_rank() != 0:\n        return\n"
     before = f"\n\ndef keep(model, path):\n{leave}    print(path)\n    {SAVE}\n"
@@ -317,19 +346,33 @@ def test_a_guard_that_goes_into_the_closure_whole_stays_the_masters(guard: tuple
     assert "loss_value" not in text
 
 
-def test_what_only_the_master_has_tells_the_master() -> None:
+@pytest.mark.parametrize("test", ["writer is not None", "writer"])
+@pytest.mark.parametrize("made", ['open("log")', "queue.Writer()", "writing()"])
+def test_what_only_the_master_has_tells_the_master(test: str, made: str) -> None:
     code = spawned(
-        'writer = open("log") if rank == 0 else None',
+        f"writer = {made} if rank == 0 else None",
         "norm = model.weight.norm()",
-        "if writer is not None:",
+        f"if {test}:",
         "    print(norm.item(), file=writer)",
-        before=NAMES + "model.cuda()\n",
+        before=NAMES + "model.cuda()\n\n\ndef writing():\n    made = queue.Writer()\n    return made\n",
     )
     assert _body(run_only(code, "master_guards")).splitlines()[2:] == [
         "norm_value = norm.item()",
-        "if writer is not None:",
+        f"if {test}:",
         "    print(norm_value, file=writer)",
     ]
+
+
+def test_a_read_behind_an_answer_that_the_master_alone_has_is_told() -> None:
+    code = spawned(
+        "better = score > best if rank == 0 else None",
+        "norm = model.weight.norm()",
+        "if better:",
+        "    print(norm.item())",
+        before=NAMES + "model.cuda()\n",
+    )
+    check_noop(code, "master_guards")
+    assert [code for code, _ in findings(code, "master_guards")] == ["XLA726"]
 
 
 def read(*lines: str) -> list[str]:

@@ -157,7 +157,7 @@ class _Hoisting:
             return
         if not region.rest and not self._is_elif(region.node):
             self._write(region.statements, region.node)
-        elif region.obstacle:
+        elif region.obstacle or any(map(guards.differs, region.decisions)):
             self._report(reads[0])
         else:
             self.of_runs(region)

@@ -80,6 +80,8 @@ class Decisions:
             return self._attribute(node)
         if isinstance(node, cst.Call):
             return self._call(node)
+        if isinstance(node, cst.IfExp) and self._for_master(node.test):
+            return State.OWN
         if isinstance(node, (cst.Lambda, cst.BaseString)) and not isinstance(node, cst.FormattedString):
             return State.SAME
         return self._greatest(children(node))
@@ -95,8 +97,22 @@ class Decisions:
             return State.SAME
         if (scope.node, node.value) in self._reduced:
             return State.REDUCED
-        found = [self._binding(b) for b in self.roles.bindings(node)]
+        bindings = self.roles.bindings(node)
+        found = [self._binding(b) for b in bindings]
+        if len({self._masters(b, node) for b in bindings}) > 1:
+            return State.OWN
         return max([*found, self._greatest(self._stored(scope, node.value))], default=State.SAME)
+
+    def _masters(self, binding: Binding, node: cst.Name) -> bool:
+        """Whether the master alone gives a name a value that it has at a place which others reach."""
+        index = self.roles.index(node)
+        inner = (self.roles.index(binding.node).ancestors(binding.node)) if binding.how is How.ASSIGN else ()
+        guards = (outer for outer in inner if isinstance(outer, cst.If) and self._for_master(outer.test))
+        return any(not index.within(node, guard) for guard in guards)
+
+    def _for_master(self, test: cst.BaseExpression) -> bool:
+        master = self.replicas.master(test)
+        return master is not None and master.only
 
     def _attribute(self, node: cst.Attribute) -> State:
         """An attribute of an object: what any method gives it, unless one of them reduces it."""
