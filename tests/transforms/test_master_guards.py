@@ -240,6 +240,14 @@ def test_a_host_has_a_master_of_its_own() -> None:
     assert "    if xm.is_master_ordinal():\n        print(path)\n" in run_only(code, "master_guards")
 
 
+def test_an_option_of_the_launcher_is_no_longer_there_to_be_asked() -> None:
+    before = "import argparse\nparser = argparse.ArgumentParser()\n"
+    before += "parser.add_argument('--local_rank', type=int)\n"
+    lines = ("args = parser.parse_args()", "if args.local_rank in (-1, 0):", "    print(1)", f"    {SAVE}")
+    text = run_only(launched(*lines, before=NAMES + before), "master_guards")
+    assert f"    if xm.is_master_ordinal():\n        print(1)\n    {SAVE}\n" in text
+
+
 VALIDATED = (
     "data = DataLoader(files, 4, sampler=DistributedSampler(files))",
     "best = 0.0",

@@ -15,6 +15,7 @@ from xla_transforms.plan import Planned, Render
 from xla_transforms.render import Renderer
 from xla_transforms.replicas import Master, Region
 from xla_transforms.roles import Kind
+from xla_transforms.roles.ranks import is_option
 from xla_transforms.tree import body_of, method, receiver, walk
 
 _LOOSE = (cst.BooleanOperation, cst.IfExp, cst.NamedExpr, cst.Lambda)
@@ -121,7 +122,7 @@ class Guards:
         """Whether a part of a condition is not where a rank comes from, which is written anew."""
         if isinstance(node, cst.Call):
             return not node.args and self.context.roles.is_a(node.func, Kind.FUNCTION)
-        return not isinstance(node, cst.Subscript)
+        return not isinstance(node, cst.Subscript) and not is_option(self.context.roles, node)
 
     def _wrap(self, change: Planned, run: Sequence[cst.CSTNode], test: str) -> None:
         only = run[0]

@@ -13,7 +13,7 @@ import libcst as cst
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
-from xla_transforms.roles.ranks import COUNTS
+from xla_transforms.roles.ranks import COUNTS, PLACES, SIZES, is_option
 from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.tree import body_of, method, receiver, string_value, walk
 
@@ -117,7 +117,9 @@ class Layout:
             return (text or "").partition(":")[0] == "cuda"
         if isinstance(node, cst.Call) and method(node) == "cuda":
             return True
-        if isinstance(node, (cst.Call, cst.Subscript)) and self.roles.may_be(node, Kind.ENVIRONMENT):
+        if isinstance(node, (cst.Call, cst.Subscript)) and self._is_number(node):
+            return True
+        if is_option(self.roles, node):
             return True
         path = self.roles.path(node) if isinstance(node, (cst.Name, cst.Attribute)) else ""
         if path in TRUE_ON_CUDA or path in FALSE_ON_CUDA:
@@ -125,6 +127,12 @@ class Layout:
         if path.startswith("torch.utils.data.") and path.endswith(_PARTING):
             return True
         return path in COUNTS or path.startswith(("torch.cuda.", "torch.distributed.", "torch.accelerator."))
+
+    def _is_number(self, node: cst.BaseExpression) -> bool:
+        """Whether a launcher's variable is read here."""
+        facts = self.roles.facts(node)
+        own = any(f.kind is Kind.NUMBER and f.node is node and f.detail in PLACES | SIZES for f in facts)
+        return own or any(f.kind is Kind.ENVIRONMENT for f in facts)
 
     def _plain(self, statement: cst.CSTNode) -> bool:
         """Whether running a statement in the starting process too makes no difference."""
