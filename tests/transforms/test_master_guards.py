@@ -51,6 +51,13 @@ def test_what_the_other_replicas_do_meanwhile_is_told() -> None:
     assert reason == "the other replicas have something else to do"
 
 
+@pytest.mark.parametrize("test", ['opt["rank"] == 0', "opt.rank == 0 and score > best", "not opt.rank"])
+def test_what_is_called_a_rank_and_not_known_to_be_one_is_told(test: str) -> None:
+    lines = ("opt = files.options()", f"if {test}:", f"    {SAVE}")
+    (found,) = [f for f in migrate(launched(*lines, before=NAMES)).findings if f.code == "XLA812"]
+    assert found.message.startswith(f"it is not known what {test} asks")
+
+
 def test_an_exit_of_the_master_is_told() -> None:
     assert (
         kept("if rank == 0:", f"    {SAVE}", "    return")
@@ -188,6 +195,34 @@ def test_what_the_next_round_needs_is_kept_everywhere() -> None:
     text = opened("for epoch in range(3):", *(f"    {line}" for line in lines))
     assert text.splitlines() == ["for epoch in range(3):", *(f"    {line}" for line in (*kept, *BETTER))]
     assert opened(*lines).splitlines() == [kept[0], "if rank == 0:", f"    {kept[1]}", *BETTER]
+
+
+SETTINGS = "\n\n@dataclass\nclass Settings:\n    rank: int = 0\n"
+TRAINER = """
+
+class Trainer:
+    def __init__(self, given):
+        self.given = given
+
+    @property
+    def main(self):
+        return self.given.rank == 0
+
+    def keep(self, model, path):
+        if self.main:
+            print(path)
+            torch.save(model.state_dict(), path)
+"""
+
+
+@pytest.mark.parametrize("made", ["argparse.ArgumentParser().parse_args()", "Settings()"])
+def test_a_property_asks_for_the_rank_in_an_object_that_is_handed_on(made: str) -> None:
+    before = f"import argparse\nfrom dataclasses import dataclass\n{NAMES}{SETTINGS}{TRAINER}"
+    lines = (f"cfg = {made}", "cfg.rank = dist.get_rank()", "Trainer(cfg).keep(model, path)")
+    opened = "        if self.main:\n            print(path)\n        torch.save(model.state_dict(), path)\n"
+    assert opened in run_only(launched(*lines, before=before), "master_guards")
+    other = before.replace("    @property\n", "")  # a method is always true
+    assert opened not in run_only(launched(*lines, before=other), "master_guards")
 
 
 def test_an_early_exit_goes() -> None:

@@ -111,6 +111,16 @@ class Alone:
                 yield from (s for s in lines[:position] if isinstance(s, cst.If) and self._leaves(s))
             current = outer
 
+    def unclear(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """The conditions around a node that compare what is called a rank, and not known to be one."""
+        index = self.roles.index(node)
+        for outer in index.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                return
+            asked = isinstance(outer, cst.If) and index.within(node, outer.body) and outer.test
+            if asked and _speaks_of_rank(asked) and self.replicas.master(asked) is None:
+                yield asked
+
     def parted(self, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
         """Whether a question about the master stands between a node and some replica, here or in a caller:
         what all replicas have to take part in cannot be written there."""
@@ -324,9 +334,14 @@ class Alone:
 
 def _speaks_of_rank(test: cst.BaseExpression) -> bool:
     """Whether a condition compares what is called a rank, known to be one or not: ``opt["rank"] == 0``."""
-    if not isinstance(test, cst.Comparison):
+    if isinstance(test, cst.BooleanOperation):
+        return _speaks_of_rank(test.left) or _speaks_of_rank(test.right)
+    if isinstance(test, cst.Comparison):
+        left = test.left
+    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        left = test.expression
+    else:
         return False
-    left = test.left
     key = left.slice[0].slice if isinstance(left, cst.Subscript) else None
     word = string_value(key.value) if isinstance(key, cst.Index) else dotted(left).rpartition(".")[2]
     return (word or "").lower().endswith("rank")

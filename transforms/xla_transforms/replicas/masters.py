@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import find_method, is_property
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.roles.ranks import LOCAL_RANK, PLACES
 from xla_transforms.tree import body_of, is_docstring, number_value, same
@@ -54,7 +55,7 @@ def _master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
     if isinstance(test, cst.IfExp):
         return _either(replicas, test)
     if isinstance(test, (cst.Name, cst.Attribute)):
-        return _named(replicas, test) or _held(replicas, test, asked=True)
+        return _computed(replicas, test) or _named(replicas, test) or _held(replicas, test, asked=True)
     return None
 
 
@@ -129,7 +130,21 @@ def _place(replicas: Replicas, node: cst.BaseExpression) -> str:
 def _asked(replicas: Replicas, call: cst.Call) -> Master | None:
     """A function of the program whose one ``return`` is such a condition."""
     functions = [f.node for f in of_kind(replicas.roles.facts(call.func), Kind.FUNCTION)]
-    function = functions[0] if len(functions) == 1 else None
+    return _answered(replicas, functions[0]) if len(functions) == 1 else None
+
+
+def _computed(replicas: Replicas, node: cst.Name | cst.Attribute) -> Master | None:
+    """A property of an object of the program: ``trainer.is_main``."""
+    if not isinstance(node, cst.Attribute):
+        return None
+    classes = [f.node for f in of_kind(replicas.roles.facts(node.value), Kind.INSTANCE)]
+    found = {find_method(replicas.roles, c, node.attr.value) for c in classes if isinstance(c, cst.ClassDef)}
+    function = found.pop() if len(found) == 1 else None
+    computed = function is not None and is_property(replicas.roles, function)
+    return _answered(replicas, function) if computed else None
+
+
+def _answered(replicas: Replicas, function: cst.CSTNode | None) -> Master | None:
     if not isinstance(function, cst.FunctionDef):
         return None
     exits = [e for e in replicas.roles.exits(function) if isinstance(e, cst.Return)]
