@@ -69,6 +69,35 @@ def test_variables_of_several_meanings_or_of_none_stay(names: str) -> None:
     check_noop(launched(f"for v in {names}:", "    value = os.environ[v]"), "ranks")
 
 
+DEFERRED = """
+from dataclasses import dataclass, field
+
+asked = lambda: dist.get_rank()
+
+
+@dataclass
+class Settings:
+    size: int = field(default_factory=lambda: int(os.environ["WORLD_SIZE"]))
+"""
+
+
+def test_what_a_lambda_asks_is_asked_where_it_is_called() -> None:
+    text = run_only(launched("print(asked(), Settings().size)", before=DEFERRED), "ranks")
+    assert "asked = lambda: xr.global_ordinal()\n" in text
+    assert "field(default_factory=lambda: xr.world_size())\n" in text
+
+
+@pytest.mark.parametrize("called", ["asked()", "Settings()"])
+def test_a_lambda_that_is_called_before_the_launch_asks_nobody(called: str) -> None:
+    code = spawned("pass", before=DEFERRED).replace("    n = ", f"    print({called})\n    n = ")
+    assert "XLA145" in [code for code, _ in findings(code, "ranks")]
+
+
+def test_lambdas_that_call_each_other_end() -> None:
+    before = "one = lambda: other() + dist.get_rank()\nother = lambda: one()\n"
+    assert "dist.get_rank()" not in run_only(launched("pass", before=before), "ranks")
+
+
 READERS = """
 def one(name, default=0):
     return int(os.environ.get(name, default))

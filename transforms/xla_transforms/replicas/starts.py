@@ -289,11 +289,30 @@ class Starts:
 
     def before(self, node: cst.CSTNode) -> bool:
         """Whether a node runs before the migrated program has processes: what touches a device must not."""
+        if sites := self._later(node):
+            with self.roles.guarded(("before", sites[0])) as free:
+                return free and any(self.before(site) for site in sites)
         function = self._function(node)
         if function is not None:
             return function in self.launching
         around = {node, *self.roles.index(node).ancestors(node)}
         return not any(part in around for entry in self.entries for part in entry.parts)
+
+    def _later(self, node: cst.CSTNode) -> list[cst.Call]:
+        """The calls that run what stands in a lambda: of its name, or of the data class that it is for."""
+        index = self.roles.index(node)
+        around = (a for a in index.ancestors(node) if isinstance(a, (cst.Lambda, cst.FunctionDef)))
+        inner = next(around, None)
+        if not isinstance(inner, cst.Lambda):
+            return []
+        holder = index.parent(inner)
+        made: cst.CSTNode | None = inner
+        name = _target(holder)
+        if isinstance(holder, cst.Arg) and getattr(holder.keyword, "value", "") == "default_factory":
+            made = index.class_of(inner)
+            name = made.name.value if isinstance(made, cst.ClassDef) else ""
+        calls = self.roles.program.calls.get(name, ()) if name else ()
+        return [c for c in calls if any(f.node is made for f in self.roles.facts(c.func))]
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -332,3 +351,9 @@ class Starts:
 
 def _indented(guard: cst.If) -> bool:
     return isinstance(guard.body, cst.IndentedBlock)
+
+
+def _target(assign: cst.CSTNode | None) -> str:
+    """The name that an assignment gives a value to."""
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+    return target.value if isinstance(target, cst.Name) else ""
