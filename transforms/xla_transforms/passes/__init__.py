@@ -11,6 +11,7 @@ from types import ModuleType
 
 from xla_transforms.passes import (
     accumulators,
+    alone_forwards,
     apex_amp,
     autocast,
     autocast_functions,
@@ -172,6 +173,7 @@ PASSES: tuple[ModuleType, ...] = (
     host_reads,
     barrier,
     distributions,
+    alone_forwards,
     master_guards,
     decisions,
     watched_models,
