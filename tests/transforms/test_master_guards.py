@@ -215,6 +215,12 @@ class Trainer:
 """
 
 
+def test_a_property_that_asks_for_what_is_not_known_to_be_a_rank_is_told() -> None:
+    code = launched("Trainer(files.settings()).keep(model, path)", before=NAMES + TRAINER)
+    (found,) = [f for f in migrate(code).findings if f.code == "XLA812"]
+    assert found.message.startswith("it is not known what self.main asks")
+
+
 @pytest.mark.parametrize("made", ["argparse.ArgumentParser().parse_args()", "Settings()"])
 def test_a_property_asks_for_the_rank_in_an_object_that_is_handed_on(made: str) -> None:
     before = f"import argparse\nfrom dataclasses import dataclass\n{NAMES}{SETTINGS}{TRAINER}"
@@ -223,6 +229,14 @@ def test_a_property_asks_for_the_rank_in_an_object_that_is_handed_on(made: str) 
     assert opened in run_only(launched(*lines, before=before), "master_guards")
     other = before.replace("    @property\n", "")  # a method is always true
     assert opened not in run_only(launched(*lines, before=other), "master_guards")
+
+
+def test_a_field_of_a_data_class_that_is_a_rank_is_known() -> None:
+    rank = "field(default_factory=lambda: dist.get_rank())"
+    settings = SETTINGS.replace("rank: int = 0", f"rank: int = {rank}")
+    before = f"from dataclasses import dataclass, field\n{NAMES}{settings}{TRAINER}"
+    text = run_only(launched("Trainer(Settings()).keep(model, path)", before=before), "master_guards")
+    assert "            print(path)\n        torch.save(model.state_dict(), path)\n" in text
 
 
 def test_an_early_exit_goes() -> None:

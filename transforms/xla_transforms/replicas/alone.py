@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.replicas.calm import Calm
-from xla_transforms.replicas.masters import Master
+from xla_transforms.replicas.masters import Master, says
 from xla_transforms.replicas.regions import Region, Split, carried, exits, mentions, obstruct
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
@@ -117,8 +117,10 @@ class Alone:
         for outer in index.ancestors(node):
             if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
                 return
-            asked = isinstance(outer, cst.If) and index.within(node, outer.body) and outer.test
-            if asked and _speaks_of_rank(asked) and self.replicas.master(asked) is None:
+            asked = outer.test if isinstance(outer, cst.If) and index.within(node, outer.body) else None
+            if asked is None or self.replicas.master(asked) is not None:
+                continue
+            if any(map(_speaks_of_rank, says(self.replicas, asked))):
                 yield asked
 
     def parted(self, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:

@@ -137,8 +137,7 @@ def _computed(replicas: Replicas, node: cst.Name | cst.Attribute) -> Master | No
     """A property of an object of the program: ``trainer.is_main``."""
     if not isinstance(node, cst.Attribute):
         return None
-    classes = [f.node for f in of_kind(replicas.roles.facts(node.value), Kind.INSTANCE)]
-    found = {find_method(replicas.roles, c, node.attr.value) for c in classes if isinstance(c, cst.ClassDef)}
+    found = _methods(replicas, node)
     function = found.pop() if len(found) == 1 else None
     computed = function is not None and is_property(replicas.roles, function)
     return _answered(replicas, function) if computed else None
@@ -152,6 +151,25 @@ def _answered(replicas: Replicas, function: cst.CSTNode | None) -> Master | None
         return None
     with replicas.roles.guarded(("master", function)) as free:
         return master_of(replicas, exits[0].value) if free else None
+
+
+def says(replicas: Replicas, test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """A condition with what it stands for: the values of a variable, what a function or a property gives."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return [test, *says(replicas, test.expression)]
+    functions: list[cst.CSTNode | None] = []
+    if isinstance(test, cst.Call):
+        functions = [f.node for f in of_kind(replicas.roles.facts(test.func), Kind.FUNCTION)]
+    elif isinstance(test, cst.Attribute):
+        functions = list(_methods(replicas, test))
+    exits = [e for f in functions if isinstance(f, cst.FunctionDef) for e in replicas.roles.exits(f)]
+    given = [e.value for e in exits if isinstance(e, cst.Return) and e.value is not None]
+    return [test, *_bound(replicas, test), *given]
+
+
+def _methods(replicas: Replicas, node: cst.Attribute) -> set[cst.FunctionDef | None]:
+    classes = [f.node for f in of_kind(replicas.roles.facts(node.value), Kind.INSTANCE)]
+    return {find_method(replicas.roles, c, node.attr.value) for c in classes if isinstance(c, cst.ClassDef)}
 
 
 def _statements(function: cst.FunctionDef) -> list[cst.CSTNode]:

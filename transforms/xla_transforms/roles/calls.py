@@ -102,11 +102,20 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return roles.facts(found[0]) if len(found) == 1 else together
     if path in _CURRENT_DEVICE:
         return fact(Kind.DEVICE, "cuda")
+    if path == "dataclasses.field":
+        return _field(roles, node)
     if path == "torch.utils.data.random_split":
         return fact(Kind.DATASET, path)
     if kind is Kind.UNKNOWN and _makes_optimizer(roles, node):
         return fact(Kind.OPTIMIZER, path, node)
     return fact(kind, detail, node)
+
+
+def _field(roles: Roles, node: cst.Call) -> Facts:
+    """What a field of a data class is where nothing is given: ``field(default_factory=lambda: ...)``."""
+    made = value_of(node, "default_factory")
+    default = made.body if isinstance(made, cst.Lambda) else value_of(node, "default")
+    return roles.facts(default) if default is not None else UNKNOWN
 
 
 def _makes_optimizer(roles: Roles, node: cst.Call) -> bool:
