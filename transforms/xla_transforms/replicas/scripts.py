@@ -73,7 +73,7 @@ class Layout:
         if isinstance(statement, _DEFINITIONS):
             return any(self._names & _read(part) for part in _evaluated(statement))
         if _imports(statement):
-            return False
+            return isinstance(statement, cst.SimpleStatementLine) and self._imports_process(statement)
         if self._reads_moved(statement) or self._needs_process(statement):
             return True
         if not self.moved:
@@ -108,6 +108,11 @@ class Layout:
             return True
         return any(self._touches(f.body) for f in reachable(self.roles, node))
 
+    def _imports_process(self, line: cst.SimpleStatementLine) -> bool:
+        """Whether what is imported asks for a rank at its top: ``rank = int(os.environ["RANK"])``."""
+        modules = _imported(self.roles, line) if len(self.roles.program.modules) > 1 else []
+        return any(asks_on_import(self.roles, module) for module in modules)
+
     def _touches(self, node: cst.CSTNode, *, into_functions: bool = True) -> bool:
         return any(self._is_process(n) for n in walk(node, into_functions=into_functions))
 
@@ -117,7 +122,7 @@ class Layout:
             return (text or "").partition(":")[0] == "cuda"
         if isinstance(node, cst.Call) and method(node) == "cuda":
             return True
-        if isinstance(node, (cst.Call, cst.Subscript)) and self._is_number(node):
+        if isinstance(node, (cst.Call, cst.Subscript)) and asks_launcher(self.roles, node):
             return True
         if is_option(self.roles, node):
             return True
@@ -127,12 +132,6 @@ class Layout:
         if path.startswith("torch.utils.data.") and path.endswith(_PARTING):
             return True
         return path in COUNTS or path.startswith(("torch.cuda.", "torch.distributed.", "torch.accelerator."))
-
-    def _is_number(self, node: cst.BaseExpression) -> bool:
-        """Whether a launcher's variable is read here."""
-        facts = self.roles.facts(node)
-        own = any(f.kind is Kind.NUMBER and f.node is node and f.detail in PLACES | SIZES for f in facts)
-        return own or any(f.kind is Kind.ENVIRONMENT for f in facts)
 
     def _plain(self, statement: cst.CSTNode) -> bool:
         """Whether running a statement in the starting process too makes no difference."""
@@ -148,6 +147,46 @@ class Layout:
         if base is not None and self.roles.kinds(base) & {Kind.PARSER, Kind.ARGUMENTS}:
             return True
         return base is not None and method(call) in METHODS
+
+
+def asks_launcher(roles: Roles, node: cst.BaseExpression) -> bool:
+    """Whether a launcher's variable is read here."""
+    facts = roles.facts(node)
+    own = any(f.kind is Kind.NUMBER and f.node is node and f.detail in PLACES | SIZES for f in facts)
+    return own or any(f.kind is Kind.ENVIRONMENT for f in facts)
+
+
+def asks_on_import(roles: Roles, module: ModuleIndex) -> bool:
+    """Whether a module, or one that it imports at its top, asks a launcher for a number as it is imported."""
+    return roles.remembered(("asks on import", module.name), lambda: _asks(roles, module, {module.name}))
+
+
+def _asks(roles: Roles, module: ModuleIndex, seen: set[str]) -> bool:
+    guard = main_guard(module)
+    for statement in module.source.module.body:
+        if statement is guard or isinstance(statement, _DEFINITIONS):
+            continue
+        if isinstance(statement, cst.SimpleStatementLine) and _imports(statement):
+            fresh = [m for m in _imported(roles, statement) if m.name not in seen]
+            seen |= {m.name for m in fresh}
+            if any(_asks(roles, m, seen) for m in fresh):
+                return True
+        reads = (n for n in walk(statement, into_functions=False) if isinstance(n, (cst.Call, cst.Subscript)))
+        if any(asks_launcher(roles, n) for n in reads):
+            return True
+    return False
+
+
+def _imported(roles: Roles, line: cst.SimpleStatementLine) -> list[ModuleIndex]:
+    """The modules of the program that an import statement imports."""
+    index = roles.index(line)
+    found: list[ModuleIndex] = []
+    for binding in (b for bs in index.scopes[index.source.module].bindings.values() for b in bs):
+        if binding.how is How.IMPORT and index.within(binding.node, line):
+            above = binding.name.rpartition(".")[0]
+            module = roles.program.module(binding.name, index) or roles.program.module(above, index)
+            found += [module] if module is not None else []
+    return found
 
 
 def main_guard(index: ModuleIndex) -> cst.If | None:
@@ -238,6 +277,8 @@ def _bound(statement: cst.CSTNode) -> set[str]:
     for node in walk(statement, into_functions=False):
         if isinstance(node, _DEFINITIONS):
             found.add(node.name.value)
+        if isinstance(node, cst.ImportAlias) and node.asname is None:
+            found.add(node.evaluated_name.partition(".")[0])
         for target in _targets(node):
             if isinstance(target, (cst.Attribute, cst.Subscript)):
                 continue

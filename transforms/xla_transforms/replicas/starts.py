@@ -14,7 +14,7 @@ from xla_transforms.loops.hidden import HiddenSteps
 from xla_transforms.replicas.hand_updates import hand_updates
 from xla_transforms.replicas.inherited import inherited
 from xla_transforms.replicas.repeats import Repeats
-from xla_transforms.replicas.scripts import Layout, main_guard, reachable
+from xla_transforms.replicas.scripts import Layout, asks_on_import, main_guard, reachable
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method
@@ -296,7 +296,17 @@ class Starts:
         if function is not None:
             return function in self.launching
         around = {node, *self.roles.index(node).ancestors(node)}
-        return not any(part in around for entry in self.entries for part in entry.parts)
+        if any(part in around for entry in self.entries for part in entry.parts):
+            return False
+        return not self._imported_late(self.roles.index(node))
+
+    def _imported_late(self, module: ModuleIndex) -> bool:
+        """Whether a module that asks for a rank is imported by the processes alone."""
+        if not self.entries or not asks_on_import(self.roles, module):
+            return False
+        places = list(self.roles.program.imports_of(module))
+        with self.roles.guarded(("late", module.name)) as free:
+            return free and bool(places) and not any(map(self.before, places))
 
     def _later(self, node: cst.CSTNode) -> list[cst.Call]:
         """The calls that run what stands in a lambda: of its name, or of the data class that it is for."""
