@@ -39,6 +39,10 @@ COUNTED = Rule(
 RULES = (UNKNOWN, COUNTED)
 
 _GIVEN = {"world_size": (3, SIZES), "rank": (4, PLACES)}
+_OTHERWISE = {
+    "world_size": "it would not follow the number of replicas",
+    "rank": "it would be the same on all replicas",
+}
 
 
 def run(context: Context) -> None:
@@ -70,7 +74,7 @@ def _joined(context: Context, call: cst.Call) -> None:
         if number_of(context.roles, value) is None and context.replicas.number(value) not in kinds:
             text = context.index.source.code(value)
             ask = target.ordinal if name == "rank" else target.world_size
-            message = f"it is not known where {name}={text} comes from: it would be the same on all replicas"
+            message = f"it is not known where {name}={text} comes from: {_OTHERWISE[name]}"
             context.plan.report(UNKNOWN, value, message, f"write {ask.shown()} where it is made")
 
 
