@@ -130,6 +130,12 @@ def test_a_module_that_asks_in_a_function_is_imported_where_it_was() -> None:
     assert "import cluster\n" in code.partition("def main")[0]
 
 
+def test_a_module_that_does_more_than_asking_is_told() -> None:
+    done = program(train=ASKING, cluster=ASKS + "\n\ndef show():\n    print(rank)\n")
+    assert "import cluster\n" in done["train"].code.partition("def main")[0]
+    assert [f.code for f in done["cluster"].findings] == ["XLA145"]
+
+
 def test_a_module_that_asks_as_it_is_imported_is_imported_by_each_process() -> None:
     done = program(train=ASKING, cluster=ASKS)
     head, _, entry = done["train"].code.partition("def _mp_fn(index):\n")

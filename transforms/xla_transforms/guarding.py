@@ -50,7 +50,8 @@ class Guards:
 
     def differs(self, test: cst.CSTNode) -> bool:
         """Whether a condition is answered by each replica for itself."""
-        return self.context.replicas.decisions.differs(test)
+        decisions = self.context.replicas.decisions
+        return decisions.differs(test) or decisions.of_master(test)
 
     def around(self, node: cst.CSTNode) -> list[Region]:
         """The guards of the master around a node, innermost first."""

@@ -80,8 +80,6 @@ class Decisions:
             return self._attribute(node)
         if isinstance(node, cst.Call):
             return self._call(node)
-        if isinstance(node, cst.IfExp) and self._for_master(node.test):
-            return State.OWN
         if isinstance(node, (cst.Lambda, cst.BaseString)) and not isinstance(node, cst.FormattedString):
             return State.SAME
         return self._greatest(children(node))
@@ -97,11 +95,19 @@ class Decisions:
             return State.SAME
         if (scope.node, node.value) in self._reduced:
             return State.REDUCED
-        bindings = self.roles.bindings(node)
-        found = [self._binding(b) for b in bindings]
-        if len({self._masters(b, node) for b in bindings}) > 1:
-            return State.OWN
+        found = [self._binding(b) for b in self.roles.bindings(node)]
         return max([*found, self._greatest(self._stored(scope, node.value))], default=State.SAME)
+
+    def of_master(self, test: cst.CSTNode) -> bool:
+        """Whether the master alone has the answer to a condition, the others what it was before."""
+        names = (n for n in walk(test) if isinstance(n, cst.Name))
+        return any(self._given_by_master(name) for name in names)
+
+    def _given_by_master(self, name: cst.Name) -> bool:
+        bindings = self.roles.bindings(name)
+        values = [b.value for b in bindings if not b.path]
+        chosen = any(isinstance(v, cst.IfExp) and self._for_master(v.test) for v in values)
+        return chosen or len({self._masters(b, name) for b in bindings}) > 1
 
     def _masters(self, binding: Binding, node: cst.Name) -> bool:
         """Whether the master alone gives a name a value that it has at a place which others reach."""

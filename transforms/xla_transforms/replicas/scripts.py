@@ -157,7 +157,10 @@ def asks_launcher(roles: Roles, node: cst.BaseExpression) -> bool:
 
 
 def asks_on_import(roles: Roles, module: ModuleIndex) -> bool:
-    """Whether a module, or one that it imports at its top, asks a launcher for a number as it is imported."""
+    """Whether a module, or one that it imports at its top, is there to ask a launcher for its numbers.
+
+    It asks as it is imported, and defines nothing.
+    """
     return roles.remembered(("asks on import", module.name), lambda: _asks(roles, module, {module.name}))
 
 
@@ -171,6 +174,8 @@ def _asks(roles: Roles, module: ModuleIndex, seen: set[str]) -> bool:
             seen |= {m.name for m in fresh}
             if any(_asks(roles, m, seen) for m in fresh):
                 return True
+        if any(isinstance(s, _DEFINITIONS) for s in module.source.module.body):
+            continue
         reads = (n for n in walk(statement, into_functions=False) if isinstance(n, (cst.Call, cst.Subscript)))
         if any(asks_launcher(roles, n) for n in reads):
             return True
