@@ -73,7 +73,7 @@ def main():
             if i % 2 == 0:
 
                 def log_step(epoch, i, loss):
-                    if args.local_rank == 0:
+                    if xm.is_master_ordinal():
                         print(f"epoch {epoch} step {i}: {loss.item():.4f}")
 
                 xm.add_step_closure(log_step, args=(epoch, i, loss))

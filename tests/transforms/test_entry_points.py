@@ -64,6 +64,22 @@ def test_the_command_line_is_read_outside() -> None:
     )
 
 
+def test_what_is_made_of_the_launchers_option_is_each_process_own() -> None:
+    parsed = 'parser = argparse.ArgumentParser()\nparser.add_argument("--local_rank", type=int)\n'
+    parsed += "args = parser.parse_args()\n"
+    joined = 'dist.init_process_group("nccl")\nx = torch.ones(1).cuda()\n'
+    lines = "args.distributed = args.local_rank != -1\n" + joined
+    moved = "".join(f"    {line}\n" for line in lines.splitlines())
+    wraps(parsed + lines, parsed + "\n\ndef _mp_fn(index):\n" + moved)
+
+
+def test_what_a_function_reads_from_the_launcher_is_each_process_own() -> None:
+    reads = "def one(name):\n    return int(os.environ[name])\n\n"
+    lines = 'RANK = one("RANK")\ndist.init_process_group("nccl", rank=RANK)\n'
+    moved = "".join(f"    {line}\n" for line in lines.splitlines())
+    wraps(reads + lines, reads + "\ndef _mp_fn(index):\n" + moved)
+
+
 def test_definitions_stay_and_what_they_read_is_global() -> None:
     wraps(
         'dist.init_process_group("nccl")\nx = torch.ones(1).cuda()\n\n\n'

@@ -51,6 +51,13 @@ def test_what_the_other_replicas_do_meanwhile_is_told() -> None:
     assert reason == "the other replicas have something else to do"
 
 
+@pytest.mark.parametrize("test", ['opt["rank"] == 0', "opt.rank == 0 and score > best", "not opt.rank"])
+def test_what_is_called_a_rank_and_not_known_to_be_one_is_told(test: str) -> None:
+    lines = ("opt = files.options()", f"if {test}:", f"    {SAVE}")
+    (found,) = [f for f in migrate(launched(*lines, before=NAMES)).findings if f.code == "XLA812"]
+    assert found.message.startswith(f"it is not known what {test} asks")
+
+
 def test_an_exit_of_the_master_is_told() -> None:
     assert (
         kept("if rank == 0:", f"    {SAVE}", "    return")
@@ -161,6 +168,77 @@ def test_the_number_that_a_condition_compares_with_is_kept_everywhere() -> None:
     ]
 
 
+BETTER = ("if better:", "    torch.save(model.state_dict(), out)")
+
+
+def test_an_answer_that_the_master_finds_decides_for_all() -> None:
+    found = ("better = score > best", SAVE, *BETTER)
+    assert opened("if rank == 0:", *(f"    {line}" for line in found)).splitlines() == list(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ("better = score > best if rank == 0 else None",),
+        ("better = False", "if rank == 0:", "    better = score > best"),
+    ],
+)
+def test_an_answer_that_the_master_alone_has_is_given_to_all(found: tuple[str, ...]) -> None:
+    test = 'xm.mesh_reduce("worker_saves", bool(better), lambda answers: answers[0])'
+    for asked in ("if better:", "if rank == 0 and better:"):
+        assert opened(*found, asked, f"    {SAVE}").splitlines() == [*found, f"if {test}:", f"    {SAVE}"]
+
+
+def test_what_the_next_round_needs_is_kept_everywhere() -> None:
+    kept = ("better = score > best", "best = max(score, best)")
+    lines = ("if rank == 0:", *(f"    {line}" for line in kept), *(f"    {line}" for line in BETTER))
+    text = opened("for epoch in range(3):", *(f"    {line}" for line in lines))
+    assert text.splitlines() == ["for epoch in range(3):", *(f"    {line}" for line in (*kept, *BETTER))]
+    assert opened(*lines).splitlines() == [kept[0], "if rank == 0:", f"    {kept[1]}", *BETTER]
+
+
+SETTINGS = "\n\n@dataclass\nclass Settings:\n    rank: int = 0\n"
+TRAINER = """
+
+class Trainer:
+    def __init__(self, given):
+        self.given = given
+
+    @property
+    def main(self):
+        return self.given.rank == 0
+
+    def keep(self, model, path):
+        if self.main:
+            print(path)
+            torch.save(model.state_dict(), path)
+"""
+
+
+def test_a_property_that_asks_for_what_is_not_known_to_be_a_rank_is_told() -> None:
+    code = launched("Trainer(files.settings()).keep(model, path)", before=NAMES + TRAINER)
+    (found,) = [f for f in migrate(code).findings if f.code == "XLA812"]
+    assert found.message.startswith("it is not known what self.main asks")
+
+
+@pytest.mark.parametrize("made", ["argparse.ArgumentParser().parse_args()", "Settings()"])
+def test_a_property_asks_for_the_rank_in_an_object_that_is_handed_on(made: str) -> None:
+    before = f"import argparse\nfrom dataclasses import dataclass\n{NAMES}{SETTINGS}{TRAINER}"
+    lines = (f"cfg = {made}", "cfg.rank = dist.get_rank()", "Trainer(cfg).keep(model, path)")
+    opened = "        if self.main:\n            print(path)\n        torch.save(model.state_dict(), path)\n"
+    assert opened in run_only(launched(*lines, before=before), "master_guards")
+    other = before.replace("    @property\n", "")  # a method is always true
+    assert opened not in run_only(launched(*lines, before=other), "master_guards")
+
+
+def test_a_field_of_a_data_class_that_is_a_rank_is_known() -> None:
+    rank = "field(default_factory=lambda: dist.get_rank())"
+    settings = SETTINGS.replace("rank: int = 0", f"rank: int = {rank}")
+    before = f"from dataclasses import dataclass, field\n{NAMES}{settings}{TRAINER}"
+    text = run_only(launched("Trainer(Settings()).keep(model, path)", before=before), "master_guards")
+    assert "            print(path)\n        torch.save(model.state_dict(), path)\n" in text
+
+
 def test_an_early_exit_goes() -> None:
     leave = "    if dist.get_rank() != 0:\n        return\n"
     before = f"\n\ndef keep(model, path):\n{leave}    print(path)\n    {SAVE}\n"
@@ -209,6 +287,14 @@ def test_a_host_has_a_master_of_its_own() -> None:
     before = f"\n\ndef keep(model, path):\n    {SAVE}\n    print(path)\n"
     code = launched('if int(os.environ["LOCAL_RANK"]) == 0:', "    keep(model, path)", before=NAMES + before)
     assert "    if xm.is_master_ordinal():\n        print(path)\n" in run_only(code, "master_guards")
+
+
+def test_an_option_of_the_launcher_is_no_longer_there_to_be_asked() -> None:
+    before = "import argparse\nparser = argparse.ArgumentParser()\n"
+    before += "parser.add_argument('--local_rank', type=int)\n"
+    lines = ("args = parser.parse_args()", "if args.local_rank in (-1, 0):", "    print(1)", f"    {SAVE}")
+    text = run_only(launched(*lines, before=NAMES + before), "master_guards")
+    assert f"    if xm.is_master_ordinal():\n        print(1)\n    {SAVE}\n" in text
 
 
 VALIDATED = (
@@ -317,19 +403,33 @@ def test_a_guard_that_goes_into_the_closure_whole_stays_the_masters(guard: tuple
     assert "loss_value" not in text
 
 
-def test_what_only_the_master_has_tells_the_master() -> None:
+@pytest.mark.parametrize("test", ["writer is not None", "writer"])
+@pytest.mark.parametrize("made", ['open("log")', "queue.Writer()", "writing()"])
+def test_what_only_the_master_has_tells_the_master(test: str, made: str) -> None:
     code = spawned(
-        'writer = open("log") if rank == 0 else None',
+        f"writer = {made} if rank == 0 else None",
         "norm = model.weight.norm()",
-        "if writer is not None:",
+        f"if {test}:",
         "    print(norm.item(), file=writer)",
-        before=NAMES + "model.cuda()\n",
+        before=NAMES + "model.cuda()\n\n\ndef writing():\n    made = queue.Writer()\n    return made\n",
     )
     assert _body(run_only(code, "master_guards")).splitlines()[2:] == [
         "norm_value = norm.item()",
-        "if writer is not None:",
+        f"if {test}:",
         "    print(norm_value, file=writer)",
     ]
+
+
+def test_a_read_behind_an_answer_that_the_master_alone_has_is_told() -> None:
+    code = spawned(
+        "better = score > best if rank == 0 else None",
+        "norm = model.weight.norm()",
+        "if better:",
+        "    print(norm.item())",
+        before=NAMES + "model.cuda()\n",
+    )
+    check_noop(code, "master_guards")
+    assert [code for code, _ in findings(code, "master_guards")] == ["XLA726"]
 
 
 def read(*lines: str) -> list[str]:

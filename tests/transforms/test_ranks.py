@@ -67,3 +67,98 @@ def test_a_variable_that_is_looked_for_under_several_names_is_one() -> None:
 @pytest.mark.parametrize("names", ['("RANK", "WORLD_SIZE")', '("HOME", "PORT")', "given"])
 def test_variables_of_several_meanings_or_of_none_stay(names: str) -> None:
     check_noop(launched(f"for v in {names}:", "    value = os.environ[v]"), "ranks")
+
+
+DEFERRED = """
+from dataclasses import dataclass, field
+
+asked = lambda: dist.get_rank()
+
+
+@dataclass
+class Settings:
+    size: int = field(default_factory=lambda: int(os.environ["WORLD_SIZE"]))
+"""
+
+
+def test_what_a_lambda_asks_is_asked_where_it_is_called() -> None:
+    text = run_only(launched("print(asked(), Settings().size)", before=DEFERRED), "ranks")
+    assert "asked = lambda: xr.global_ordinal()\n" in text
+    assert "field(default_factory=lambda: xr.world_size())\n" in text
+
+
+@pytest.mark.parametrize("called", ["asked()", "Settings()"])
+def test_a_lambda_that_is_called_before_the_launch_asks_nobody(called: str) -> None:
+    code = spawned("pass", before=DEFERRED).replace("    n = ", f"    print({called})\n    n = ")
+    assert "XLA145" in [code for code, _ in findings(code, "ranks")]
+
+
+def test_lambdas_that_call_each_other_end() -> None:
+    before = "one = lambda: other() + dist.get_rank()\nother = lambda: one()\n"
+    assert "dist.get_rank()" not in run_only(launched("pass", before=before), "ranks")
+
+
+READERS = """
+def one(name, default=0):
+    return int(os.environ.get(name, default))
+
+
+def text(name):
+    return os.environ[name]
+
+
+def first(*names, default=0):
+    for name in names:
+        value = os.getenv(name)
+        if value is not None:
+            return int(value)
+    return default
+
+
+def listed(names):
+    for name in names:
+        if name in os.environ:
+            return int(os.environ[name])
+    return None
+
+
+def twice(name):
+    return 2 * int(os.environ[name])
+
+
+def known(name):
+    if name == "RANK":
+        return lookup(name)
+    return int(os.environ[name])
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'port = one("PORT", 3)',
+        "rank = one(name)",
+        'rank = twice("RANK")',
+        'rank = known("RANK")',
+        'rank = first("RANK", "WORLD_SIZE")',
+    ],
+)
+def test_what_a_function_reads_by_a_name_that_says_no_rank_stays(line: str) -> None:
+    check_noop(launched(line, before=READERS), "ranks")
+
+
+@pytest.mark.parametrize(
+    ("native", "expected"),
+    [
+        ('one("RANK")', "xr.global_ordinal()"),
+        ('one(default=1, name="WORLD_SIZE")', "xr.world_size()"),
+        ('"of " + text("RANK")', '"of " + str(xr.global_ordinal())'),
+        ('int(text("LOCAL_RANK"))', "xr.local_ordinal()"),
+        ('first("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")', "xr.global_ordinal()"),
+        ('first("SLURM_NTASKS", "WORLD_SIZE", default=1)', "xr.world_size()"),
+        ('listed(["LOCAL_RANK", "SLURM_LOCALID"])', "xr.local_ordinal()"),
+    ],
+)
+def test_the_runtime_is_asked_in_place_of_a_function_that_reads(native: str, expected: str) -> None:
+    text = run_only(launched(f"value = {native}", before=READERS), "ranks")
+    assert f"    value = {expected}\n" in text

@@ -98,6 +98,15 @@ def test_a_learning_rate_that_goes_by_the_replicas_is_told() -> None:
     assert found.message == "the learning rate lr follows the replicas: 0.1 on 1, 0.4 on 4"
 
 
+@pytest.mark.parametrize("change", ["args.lr *= ", "args.lr = args.lr * "])
+def test_an_option_that_is_multiplied_by_the_replicas_is_told(change: str) -> None:
+    before = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', default=0.1)\n"
+    change += "dist.get_world_size()"
+    lines = ("args = parser.parse_args()", change, "torch.optim.SGD(model.parameters(), lr=args.lr)")
+    (found,) = migrate(launched(*lines, before=before), "schedules").findings
+    assert found.message == "the learning rate args.lr follows the replicas: 0.1 on 1, 0.4 on 4"
+
+
 def test_a_learning_rate_that_goes_by_the_processes_of_a_spawn_is_told() -> None:
     code = spawned("torch.optim.AdamW(model.parameters(), lr=1e-3 / world_size)")
     (found,) = migrate(code, "schedules").findings

@@ -117,3 +117,45 @@ def test_an_empty_module_of_a_program_that_is_left_has_nothing_to_tell() -> None
     assert not any(outcome.failed for outcome in done.values())
     assert done["pack/__init__.py"].findings == ()
     assert "stands in a function" in obstacles(done["pack/train.py"])[0]
+
+
+ASKS = 'import os\n\nrank = int(os.environ["RANK"])\n'
+ASKING = launched("print(cluster.rank)", before="import cluster\n")
+
+
+def test_a_module_that_asks_in_a_function_is_imported_where_it_was() -> None:
+    asks = "import os\n\n\ndef rank():\n    return int(os.environ['RANK'])\n"
+    script = ASKING.replace("cluster.rank", "cluster.rank()")
+    code = program(train=script, cluster=asks)["train"].code
+    assert "import cluster\n" in code.partition("def main")[0]
+
+
+def test_a_module_that_does_more_than_asking_is_told() -> None:
+    done = program(train=ASKING, cluster=ASKS + "\n\ndef show():\n    print(rank)\n")
+    assert "import cluster\n" in done["train"].code.partition("def main")[0]
+    assert [f.code for f in done["cluster"].findings] == ["XLA145"]
+
+
+def test_a_module_that_asks_as_it_is_imported_is_imported_by_each_process() -> None:
+    done = program(train=ASKING, cluster=ASKS)
+    head, _, entry = done["train"].code.partition("def _mp_fn(index):\n")
+    assert "import cluster" not in head
+    assert entry.startswith("    global cluster\n    import cluster\n\n    main()\n")
+    assert "rank = xr.global_ordinal()\n" in done["cluster"].code
+    assert not any(f.code == "XLA145" for outcome in done.values() for f in outcome.findings)
+
+
+def test_what_imports_such_a_module_at_its_top_is_imported_by_each_process_too() -> None:
+    between = "from cluster import rank\n\n\ndef show(x):\n    print(rank, x)\n"
+    script = launched("show(torch.ones(1).cuda())", before="from helpers import show\n")
+    done = program(train=script, helpers=between, cluster=ASKS)
+    assert "    global show\n    from helpers import show\n" in done["train"].code
+    assert not any(f.code == "XLA145" for outcome in done.values() for f in outcome.findings)
+
+
+def test_a_module_that_is_imported_before_the_launch_as_well_is_told() -> None:
+    other = "import cluster\nimport torch\n\n\ndef show():\n    print(torch.ones(1).cuda(), cluster.rank)\n"
+    tried = "try:\n    import helpers\nexcept ImportError:\n    pass\n"
+    script = ASKING.replace("import cluster\n", "import cluster\n" + tried)
+    done = program(train=script, helpers=other, cluster=ASKS)
+    assert [f.code for f in done["cluster"].findings] == ["XLA145"]

@@ -110,6 +110,22 @@ def test_a_program_that_shards_by_choice_is_migrated_for_its_other_way() -> None
     assert "XLA197" not in {f.code for f in open_findings(outcome)}
 
 
+@pytest.mark.parametrize(
+    ("lines", "advice"),
+    [
+        (("model = FSDP(model, None, ShardingStrategy.NO_SHARD)",), "wrap the model in DistributedData"),
+        (("model = FSDP(model, None, ShardingStrategy.HYBRID_SHARD)",), "choose FULL_SHARD"),
+        ((WRAP, "state = FSDP.optim_state_dict(model, made)"), "each replica saves and loads its own parts"),
+        ((WRAP, "with FSDP.summon_full_params(model):", "    pass"), "torch_xla's wrapper gives whole"),
+        (("fully_shard(model)",), "wrap the model in torch_xla.distributed.fsdp.XlaFullyShardedDataParallel"),
+    ],
+)
+def test_what_to_write_instead_is_that_of_the_construct(lines: tuple[str, ...], advice: str) -> None:
+    code = script(*lines, names="ShardingStrategy, fully_shard")
+    (found,) = [f for f in open_findings(migrate(code)) if f.code == "XLA197"]
+    assert (found.advice or "").startswith(advice)
+
+
 def test_the_containers_of_sagemaker_are_told() -> None:
     [message] = told(script(WRAP), target="sagemaker")
     assert message == "the target's releases are not known to train with it"

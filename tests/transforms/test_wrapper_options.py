@@ -28,3 +28,11 @@ def test_methods_of_the_wrapper_are_reported(use: str) -> None:
 
 def test_methods_of_that_name_of_other_things() -> None:
     assert findings(spawned(MODEL, "m = DDP(m)", "path = os.path.join(a, b)"), "wrapper_options") == []
+
+
+def test_a_join_of_wrapped_models_is_told() -> None:
+    before = "from torch.distributed.algorithms.join import Join\n"
+    joined = ("with Join([m]):", "    m(x)")
+    assert findings(spawned(MODEL, "m = ours(m)", *joined, before=before), "wrapper_options") == []
+    code = spawned(MODEL, "m = DDP(m)", *joined, before=before)
+    assert [found for found, _ in findings(code, "wrapper_options")] == ["XLA618"]

@@ -15,6 +15,7 @@ from xla_transforms.plan import Planned, Render
 from xla_transforms.render import Renderer
 from xla_transforms.replicas import Master, Region
 from xla_transforms.roles import Kind
+from xla_transforms.roles.ranks import is_option
 from xla_transforms.tree import body_of, method, receiver, walk
 
 _LOOSE = (cst.BooleanOperation, cst.IfExp, cst.NamedExpr, cst.Lambda)
@@ -49,7 +50,8 @@ class Guards:
 
     def differs(self, test: cst.CSTNode) -> bool:
         """Whether a condition is answered by each replica for itself."""
-        return self.context.replicas.decisions.differs(test)
+        decisions = self.context.replicas.decisions
+        return decisions.differs(test) or decisions.of_master(test)
 
     def around(self, node: cst.CSTNode) -> list[Region]:
         """The guards of the master around a node, innermost first."""
@@ -121,7 +123,7 @@ class Guards:
         """Whether a part of a condition is not where a rank comes from, which is written anew."""
         if isinstance(node, cst.Call):
             return not node.args and self.context.roles.is_a(node.func, Kind.FUNCTION)
-        return not isinstance(node, cst.Subscript)
+        return not isinstance(node, cst.Subscript) and not is_option(self.context.roles, node)
 
     def _wrap(self, change: Planned, run: Sequence[cst.CSTNode], test: str) -> None:
         only = run[0]

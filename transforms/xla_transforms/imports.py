@@ -41,6 +41,7 @@ class ImportTable:
         self._present = self._imported_at_top()
         self._bound = {name for scope in index.scopes.values() for name in scope.bindings}
         self._chosen: dict[str, str] = {}
+        self.moving: set[cst.CSTNode] = set()  # import lines that go into a function
         self.twins: dict[str, frozenset[str]] = {}  # what else a module's name may stand for up to now
 
     def name_of(self, module: str) -> str:
@@ -136,7 +137,7 @@ class ImportTable:
         for position, statement in enumerate(self.index.source.module.body):
             if _is_import(statement) or (position == 0 and is_docstring(statement)):
                 assert isinstance(statement, cst.SimpleStatementLine)
-                found.append(statement)
+                found += [statement] if statement not in self.moving else []
             elif found:
                 break
         return found

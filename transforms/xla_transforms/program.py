@@ -132,6 +132,16 @@ class Program:
                 found[module.name].append(self.modules[name])
         return found
 
+    def imports_of(self, module: ModuleIndex) -> Iterator[cst.CSTNode]:
+        """The imports of a module, wherever in the program they stand."""
+        for importer in self._importers[module.name]:
+            scopes = importer.scopes.values()
+            for binding in (b for scope in scopes for found in scope.bindings.values() for b in found):
+                above = binding.name.rpartition(".")[0]
+                names = (binding.name, above) if binding.how is How.IMPORT else ()
+                if any(self.module(name, importer) is module for name in names):
+                    yield binding.node
+
     def _imported(self, importer: ModuleIndex) -> Iterator[ModuleIndex]:
         for scope in importer.scopes.values():
             for binding in (b for found in scope.bindings.values() for b in found):

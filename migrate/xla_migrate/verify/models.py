@@ -13,6 +13,8 @@ from xla_migrate.verify.hooks import after
 from xla_migrate.verify.shards import plain_name, shards_in
 from xla_migrate.verify.trace import Shard
 
+_WRAPPERS = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
+
 
 class Models:
     """Notes every optimizer and module as it is made.
@@ -27,6 +29,7 @@ class Models:
         self.optimizers: list[torch.optim.Optimizer] = []
         self.outermost: list[torch.nn.Module] = []
         self._ids: set[int] = set()
+        self._called: set[int] = set()
         self._all: list[weakref.ref[torch.nn.Module]] = []
 
     def install(self) -> None:
@@ -35,7 +38,9 @@ class Models:
         after(torch.optim.Optimizer, "__init__", self._optimizer_made)
 
     def is_outermost(self, module: torch.nn.Module) -> bool:
-        return id(module) in self._ids
+        """Whether a module is one of these; of one wrapped for several processes, what the wrapper holds: the
+        script may call that without the wrapper."""
+        return id(module) in self._called
 
     def number_of(self, optimizer: torch.optim.Optimizer) -> int:
         """Its place in the order of construction, -1 for one that was not seen."""
@@ -48,7 +53,7 @@ class Models:
         owners = [m for m in alive if any(id(parameter) in wanted for parameter in m.parameters())]
         inner = {id(child) for owner in owners for child in owner.modules() if child is not owner}
         self.outermost += [m for m in owners if id(m) not in inner | self._ids]
-        self._ids |= {id(module) for module in self.outermost}
+        self._note()
         if self.perturb:
             for parameter in parameters_of(optimizer):
                 measure.perturb(parameter, self.perturb)
@@ -60,7 +65,11 @@ class Models:
         alive = [m for m in made if m is not None and next(m.parameters(), None) is not None]
         inner = {id(child) for owner in alive for child in owner.modules() if child is not owner}
         self.outermost += [m for m in alive if id(m) not in inner]
+        self._note()
+
+    def _note(self) -> None:
         self._ids |= {id(module) for module in self.outermost}
+        self._called |= {id(_wrapped(module)) for module in self.outermost}
 
     def state_of(self, module: torch.nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
         """Parameters and buffers by the names they have in the model itself."""
@@ -89,6 +98,12 @@ class Models:
                 by_id.setdefault(id(parameter), []).append(plain_name(name))
             found += [names for names in by_id.values() if len(names) > 1]
         return found
+
+
+def _wrapped(module: torch.nn.Module) -> torch.nn.Module:
+    while isinstance(module, _WRAPPERS):
+        module = module.module
+    return module
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterable[torch.Tensor]:

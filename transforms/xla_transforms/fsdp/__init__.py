@@ -31,6 +31,26 @@ _STATES = ("FullStateDictConfig", "FullOptimStateDictConfig")
 _OTHERS = (
     "fully_shard", "register_fsdp_forward_method", "FSDPModule",
 )  # fmt: skip
+_OWN_PARTS = (
+    "each replica saves and loads its own parts: optimizer.state_dict() with model.state_dict() and "
+    "model.get_shard_metadata(), on as many replicas as before"
+)
+_WHOLE = (
+    "torch_xla's wrapper gives whole parameters to forward() alone: save each replica's parts with "
+    "model.get_shard_metadata(), and join them by "
+    "torch_xla.distributed.fsdp.consolidate_sharded_model_checkpoints"
+)
+_INSTEAD = {
+    **dict.fromkeys(
+        (
+            "optim_state_dict", "optim_state_dict_to_load", "full_optim_state_dict",
+            "sharded_optim_state_dict", "scatter_full_optim_state_dict", "shard_full_optim_state_dict",
+            "rekey_optim_state_dict", "flatten_sharded_optim_state_dict",
+        ),
+        _OWN_PARTS,
+    ),
+    "summon_full_params": _WHOLE,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,7 +172,7 @@ class Sharded:
                 base = receiver(call)
                 held = self.holds(base) if base is not None else False
                 if is_optimizer(self.roles, base):
-                    raise Unclear(call, "an optimizer's state is that of a process's own parts")
+                    raise Unclear(call, "an optimizer's state is that of a process's own parts", _OWN_PARTS)
                 if held is None:
                     raise Unclear(call, f"{name}() is that of a sharded model on some ways alone")
                 if held and name == "load_state_dict":
@@ -175,7 +195,8 @@ class Sharded:
             elif isinstance(parent, cst.Call) and self._sets_type(parent, ref):
                 self.contexts.append(parent)
             elif ref.node not in self._understood and not self._configures(ref):
-                raise Unclear(ref.node, f"{ref.symbol} is used in a way that has no counterpart")
+                advice = _INSTEAD.get(ref.symbol.rpartition(".")[2], "")
+                raise Unclear(ref.node, f"{ref.symbol} is used in a way that has no counterpart", advice)
 
     def _only_named(self, node: cst.CSTNode) -> bool:
         index = self.roles.index(node)

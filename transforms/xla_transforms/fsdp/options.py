@@ -35,14 +35,24 @@ _SAME = ("backward_prefetch", "device_id", "forward_prefetch", "limit_all_gather
 _NONE = ("process_group", "ignored_modules", "param_init_fn", "ignored_states", "device_mesh")
 _HALVES = ("torch.bfloat16", "torch.float16", "torch.half")
 _FULL = ("torch.float32", "torch.float")
+_HYBRID = (
+    "choose FULL_SHARD, or SHARD_GRAD_OP for _HYBRID_SHARD_ZERO2: parameters are then parted among all "
+    "replicas, not within each host alone, and train to the same numbers"
+)
+_INSTEAD = {
+    "NO_SHARD": "wrap the model in DistributedDataParallel: it trains to the same numbers, and is migrated",
+    "HYBRID_SHARD": _HYBRID,
+    "_HYBRID_SHARD_ZERO2": _HYBRID,
+}
 
 
 class Unclear(Exception):
-    """What stands in the way of writing a construct anew: the node, and why."""
+    """What stands in the way of writing a construct anew: the node, why, and what to write where that is not
+    what is told of FSDP altogether."""
 
-    def __init__(self, node: cst.CSTNode, reason: str) -> None:
+    def __init__(self, node: cst.CSTNode, reason: str, advice: str = "") -> None:
         super().__init__(reason)
-        self.node, self.reason = node, reason
+        self.node, self.reason, self.advice = node, reason, advice
 
 
 @dataclass
@@ -114,7 +124,8 @@ def _strategy(roles: Roles, wrap: Wrap, name: str, value: cst.BaseExpression) ->
     if strategy == "ShardingStrategy.SHARD_GRAD_OP":
         wrap.keywords["reshard_after_forward"] = "False"
     elif strategy != "ShardingStrategy.FULL_SHARD" and not _is(chosen, "None"):
-        raise Unclear(value, "only FULL_SHARD and SHARD_GRAD_OP have a counterpart as sharding_strategy=")
+        reason = "only FULL_SHARD and SHARD_GRAD_OP have a counterpart as sharding_strategy="
+        raise Unclear(value, reason, _INSTEAD.get(strategy.rpartition(".")[2], ""))
 
 
 def _offload(roles: Roles, wrap: Wrap, name: str, value: cst.BaseExpression) -> None:

@@ -197,6 +197,10 @@ class Loops:
                 return True
         return False
 
+    def pending(self, loop: Loop, node: cst.CSTNode) -> bool:
+        """Whether device work of an iteration waits for a barrier where a node is reached."""
+        return self.index.source.offsets(node)[0] > self._first_work(loop) and not self.settled(node)
+
     def _on_the_way(self, leaving: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The statements in front of one, and those around it, from the last to the loop's first."""
         line = self.index.statement_of(leaving)

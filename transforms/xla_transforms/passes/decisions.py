@@ -11,7 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.replicas.alone import exits
+from xla_transforms.replicas.regions import exits
 from xla_transforms.replicas.scripts import reachable
 from xla_transforms.roles import Kind
 from xla_transforms.tree import LOOPS, method, receiver, walk

@@ -52,6 +52,7 @@ def _write(context: Context, entry: Entry) -> None:
         change.after(guard, "", "", f"if {source.code(guard.test)}:", launch)
     else:
         opening = f"if {source.code(guard.test)}:" if guard is not None else _GUARD
+        context.plan.imports.moving |= set(entry.layout.moved)
         Wrapping(context, entry.layout.moved, guard, head, [opening, launch]).write(change)
     message = f"start the script by python alone: {starter} starts a process for each device"
     if context.target.launcher_entry:

@@ -82,14 +82,24 @@ def run(context: Context) -> None:
     guards, hoists = Guards(context), _Hoisting(context)
     opened = _open(context, guards, hoists)
     for call in context.replicas.alone.shared:
-        choice = context.replicas.alone.choosing(call) if context.roles.index(call) is context.index else None
-        if choice is not None:
-            message = "the other replicas do not reach the save in it: it is evaluated by some of them alone"
-            context.plan.report(GUARDED, choice, message, _SAVE_ADVICE)
+        if context.roles.index(call) is context.index:
+            _tell_of(context, call)
     for guard, master in context.replicas.alone.of_module(context.index):
         if guard not in opened and not _in_closure(context, guards, guard):
             with context.plan.together(guard):
                 hoists.above(guards, guards.region(guard, master))
+
+
+def _tell_of(context: Context, call: cst.Call) -> None:
+    """Report what keeps some replicas from a save and cannot be opened."""
+    alone = context.replicas.alone
+    if (choice := alone.choosing(call)) is not None:
+        message = "the other replicas do not reach the save in it: it is evaluated by some of them alone"
+        context.plan.report(GUARDED, choice, message, _SAVE_ADVICE)
+    for test in alone.unclear(call):
+        text = " ".join(context.index.source.code(test).split())
+        message = f"it is not known what {text} asks: if some replicas alone come to the save, they wait"
+        context.plan.report(GUARDED, test, message, _SAVE_ADVICE)
 
 
 def _in_closure(context: Context, guards: Guards, guard: cst.If) -> bool:
@@ -157,7 +167,7 @@ class _Hoisting:
             return
         if not region.rest and not self._is_elif(region.node):
             self._write(region.statements, region.node)
-        elif region.obstacle:
+        elif region.obstacle or any(map(guards.differs, region.decisions)):
             self._report(reads[0])
         else:
             self.of_runs(region)

@@ -14,7 +14,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE, Style
 from xla_transforms.roles import Kind
-from xla_transforms.roles.ranks import COUNTS, FUNCTIONS, PLACES, SIZES
+from xla_transforms.roles.ranks import COUNTS, FUNCTIONS, OPTION, PLACES, SIZES, is_option
 from xla_transforms.statements import bare
 from xla_transforms.targets.base import Spelling
 from xla_transforms.tree import walk
@@ -62,7 +62,9 @@ def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
                 yield node, number
         elif path in COUNTS:
             yield node, context.replicas.meant(LOCAL_WORLD_SIZE)
-        elif path == "builtins.int" and len(node.args) == 1 and _of_environment(context, node.args[0].value):
+        elif _by_reader(context, node) or (
+            path == "builtins.int" and len(node.args) == 1 and _of_environment(context, node.args[0].value)
+        ):
             yield node, context.replicas.number(node)
     for item in context.index.all(cst.Call, cst.Subscript):
         assert isinstance(item, (cst.Call, cst.Subscript))
@@ -84,11 +86,16 @@ def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
     yield from _options(context)
 
 
+def _by_reader(context: Context, node: cst.Call) -> bool:
+    """Whether a function of the program gives back the number, by the name that it is handed."""
+    ours = context.roles.is_a(node.func, Kind.FUNCTION)
+    return ours and any(f.node is node and f.detail in PLACES | SIZES for f in context.roles.facts(node))
+
+
 def _options(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
     """Reads of ``args.local_rank``, which a launcher gave on the command line."""
-    for node in context.index.attributed("local_rank"):
-        given = {f.kind for f in context.roles.facts(node.value)} == {Kind.ARGUMENTS}
-        if given and not _written(context, node) and context.replicas.number(node) == LOCAL_RANK:
+    for node in context.index.attributed(OPTION):
+        if is_option(context.roles, node) and not _written(context, node):
             yield node, LOCAL_RANK
 
 

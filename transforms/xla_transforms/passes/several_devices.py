@@ -34,7 +34,8 @@ RULES = (SEVERAL, SHARDED)
 _FSDP = (
     "wrap the model in torch_xla.distributed.fsdp.XlaFullyShardedDataParallel (auto_wrap_policy= of its own "
     "wrap module, compute_dtype= for mixed precision), step by optimizer.step() and never xm.optimizer_step, "
-    "clip by model.clip_grad_norm_(), save model.state_dict() and model.get_shard_metadata() on each replica"
+    "clip by model.clip_grad_norm_(), save model.state_dict() and model.get_shard_metadata() on each replica "
+    "(https://docs.pytorch.org/xla/release/r2.9/perf/fsdp.html)"
 )
 
 
@@ -75,7 +76,7 @@ def _fully_sharded(context: Context) -> None:
         reason = context.replicas.obstacle or "its processes become one (--no-distributed)"
         context.plan.report(SHARDED, first, f"the model stays sharded for CUDA: {reason}", _FSDP)
     elif context.roles.index(unclear.node) is context.index:
-        context.plan.report(SHARDED, unclear.node, unclear.reason, _FSDP)
+        context.plan.report(SHARDED, unclear.node, unclear.reason, unclear.advice or _FSDP)
     elif context.speaks_of_gpu:
         context.plan.report(SHARDED, first, "left as its program is, which several processes share", _FSDP)
 

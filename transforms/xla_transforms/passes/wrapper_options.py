@@ -35,6 +35,7 @@ _METHODS = {
     "register_comm_hook": "leave it out: gradients are averaged as they are",
     "join": "leave it out, and see that all replicas have as many batches (drop_last=True)",
 }
+_JOIN = "torch.distributed.algorithms.join.Join"
 
 
 def run(context: Context) -> None:
@@ -44,12 +45,26 @@ def run(context: Context) -> None:
     for call in wrappers.calls:
         if context.roles.index(call) is context.index:
             _unused(context, call)
+    _joined(context)
     for name, advice in _METHODS.items():
         for call in context.program.calls.get(name, ()):
             base = receiver(call) if context.roles.index(call) is context.index else None
             if base is not None and method(call) == name and wrappers.holds(base):
                 message = f"{name}() is a method of DistributedDataParallel, which is gone"
                 context.plan.report(METHOD, call, message, advice)
+
+
+def _joined(context: Context) -> None:
+    """``with Join([model, optimizer]):`` needs what the wrapper had."""
+    for call, path in context.reached if context.program.mentions("Join") else ():
+        if path == _JOIN and any(context.replicas.wrappers.holds(value) for value in _listed(call)):
+            message = "Join() asks a model for what DistributedDataParallel gave it, and that is gone"
+            context.plan.report(METHOD, call, message, _METHODS["join"])
+
+
+def _listed(call: cst.Call) -> list[cst.BaseExpression]:
+    listed = value_of(call, "joinables", 0)
+    return [e.value for e in listed.elements] if isinstance(listed, (cst.List, cst.Tuple)) else []
 
 
 def _unused(context: Context, call: cst.Call) -> None:

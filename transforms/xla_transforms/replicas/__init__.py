@@ -10,7 +10,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from xla_transforms.replicas.alone import Alone, Region
+from xla_transforms.replicas.alone import Alone
 from xla_transforms.replicas.averaging import Averaging
 from xla_transforms.replicas.counts import Counts
 from xla_transforms.replicas.decisions import Decisions
@@ -18,6 +18,7 @@ from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
 from xla_transforms.replicas.own_files import OwnFiles
+from xla_transforms.replicas.regions import Region
 from xla_transforms.replicas.seeding import Seeding
 from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
 from xla_transforms.roles import Roles

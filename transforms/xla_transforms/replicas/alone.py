@@ -1,63 +1,30 @@
 """What the native program lets its master do alone, though every replica must take part in it.
 
 A save brings tensors to the CPU, which makes the device run what is pending: all replicas have to reach it.
-So the guard opens, the save and what it needs run everywhere, and the rest stays the master's: ``parts``
-tells them apart. Functions are asked about as a whole program: one that only the master called is opened
-together with the guards of its callers, whatever files they stand in.
+So the guard opens, the save and what it needs run everywhere, and the rest stays the master's:
+``regions`` tells them apart. Functions are asked about as a whole program: one that only the master called
+is opened together with the guards of its callers, whatever files they stand in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.loops.sinks import bound_names, stored_roots
 from xla_transforms.replicas.calm import Calm
-from xla_transforms.replicas.masters import Master
+from xla_transforms.replicas.masters import Master, says
+from xla_transforms.replicas.regions import Region, Split, carried, exits, mentions, obstruct
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.saves import Saved, saved_by
 from xla_transforms.scopes import Binding, ModuleIndex
-from xla_transforms.tree import body_of, children, dotted, string_value, walk
+from xla_transforms.tree import LOOPS, body_of, dotted, string_value, walk
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
-
-_LOOPS = (cst.For, cst.While)
-
-
-@dataclass(eq=False)
-class Region:
-    """Statements that only the master reached.
-
-    ``node`` is the ``if`` that keeps the others away (``leaves`` where they leave by it), or the function
-    that only the master called. ``runs`` are neighbouring statements that stay the master's, ``decisions``
-    the conditions that all replicas must answer alike. ``obstacle`` tells why the region cannot be opened,
-    ``place`` where.
-    """
-
-    node: cst.If | cst.FunctionDef
-    statements: Sequence[cst.CSTNode]
-    master: Master
-    leaves: bool = False
-    runs: list[list[cst.CSTNode]] = field(default_factory=list)
-    decisions: list[cst.BaseExpression] = field(default_factory=list)
-    obstacle: str = ""
-    place: cst.CSTNode | None = None
-
-    @property
-    def rest(self) -> tuple[cst.BaseExpression, ...]:
-        """What a guard asks besides."""
-        return self.master.rest
-
-    @property
-    def block(self) -> bool:
-        """Whether the region is the block of a guard."""
-        return isinstance(self.node, cst.If) and not self.leaves
 
 
 class Alone:
@@ -144,6 +111,18 @@ class Alone:
                 yield from (s for s in lines[:position] if isinstance(s, cst.If) and self._leaves(s))
             current = outer
 
+    def unclear(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """The conditions around a node that compare what is called a rank, and not known to be one."""
+        index = self.roles.index(node)
+        for outer in index.ancestors(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                return
+            asked = outer.test if isinstance(outer, cst.If) and index.within(node, outer.body) else None
+            if asked is None or self.replicas.master(asked) is not None:
+                continue
+            if any(map(_speaks_of_rank, says(self.replicas, asked))):
+                yield asked
+
     def parted(self, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
         """Whether a question about the master stands between a node and some replica, here or in a caller:
         what all replicas have to take part in cannot be written there."""
@@ -170,6 +149,12 @@ class Alone:
         """Whether an ``if`` lets the master alone go on, in its block or behind it: a region of its own."""
         master = self.replicas.master(statement.test)
         return (master is not None and master.only) or self._leaves(statement)
+
+    def ends(self, statement: cst.If) -> bool:
+        """Whether the last statement of a block leaves its function: ``return None``."""
+        lines = body_of(statement)
+        smalls = body_of(lines[-1]) if lines and isinstance(lines[-1], cst.SimpleStatementLine) else lines
+        return bool(smalls) and isinstance(smalls[-1], cst.Return) and statement.orelse is None
 
     def _leaves(self, statement: cst.If) -> bool:
         lines = body_of(statement)
@@ -275,9 +260,9 @@ class Alone:
         needed = {name for part in region.rest for name in mentions(part)}
         index = self.roles.index(region.node)
         for part in region.rest:
-            self._check(region, part, shared)
+            self.check(region, part, shared)
             if not index.within(part, region.node):
-                _obstruct(region, region.node, "its condition is made up elsewhere")
+                obstruct(region, region.node, "its condition is made up elsewhere")
         region.decisions += region.rest
         needed |= {
             n.name.value
@@ -287,17 +272,34 @@ class Alone:
         }
         outer = index.parent(region.node)
         if region.block and isinstance(outer, cst.If) and outer.orelse is region.node:
-            _obstruct(region, region.node, "it is one way of a longer condition")
+            obstruct(region, region.node, "it is one way of a longer condition")
         if region.block and isinstance(region.node, cst.If) and region.node.orelse is not None:
-            _obstruct(region, region.node.orelse, "the other replicas have something else to do")
-        _Split(self, region, shared, lines).block(region.statements, needed)
+            obstruct(region, region.node.orelse, "the other replicas have something else to do")
+        needed |= self._from_before(region, needed, shared, lines)
+        Split(self, region, shared, lines).block(region.statements, needed)
 
-    def _check(self, region: Region, node: cst.CSTNode, shared: frozenset[cst.Call]) -> None:
+    def _from_before(
+        self, region: Region, needed: set[str], shared: frozenset[cst.Call], lines: Collection[cst.CSTNode]
+    ) -> set[str]:
+        """The names that a region in a loop leaves for its next time, where all replicas need them then."""
+        index = self.roles.index(region.node)
+        around = (a for a in index.ancestors(region.node) if isinstance(a, (cst.FunctionDef, *LOOPS)))
+        if not isinstance(next(around, None), LOOPS):
+            return set()
+        kept, grown = carried(region.statements), set(needed)
+        while True:
+            trial, more = Region(region.node, region.statements, region.master, region.leaves), set(grown)
+            Split(self, trial, shared, lines).block(region.statements, more)
+            if more & kept <= grown:
+                return grown
+            grown |= more & kept
+
+    def check(self, region: Region, node: cst.CSTNode, shared: frozenset[cst.Call]) -> None:
         """Note what in a piece of code keeps the others from running it."""
         disturbing = self.calm.disturbs(node, shared)
         if disturbing is not None:
             text = _short(self.roles.index(node).source.code(disturbing))
-            _obstruct(region, disturbing, f"the save needs {text}, which one replica alone may do")
+            obstruct(region, disturbing, f"the save needs {text}, which one replica alone may do")
         for call in (n for n in walk(node) if isinstance(n, cst.Call) and n in shared - self.saves):
             self._check_callee(region, call)
         for name in (n for n in walk(node) if isinstance(n, (cst.Name, cst.Attribute))):
@@ -305,7 +307,7 @@ class Alone:
             if bound is not None:
                 line = self.roles.index(bound).source.span(bound).line
                 text = self.roles.index(name).source.code(name)
-                _obstruct(region, name, f"it needs {text}, which the master alone has, from line {line}")
+                obstruct(region, name, f"it needs {text}, which the master alone has, from line {line}")
 
     def _bound_alone(self, region: Region, name: cst.Name | cst.Attribute) -> cst.CSTNode | None:
         """A statement that gives a name its value, where only the master comes to any that does."""
@@ -332,164 +334,25 @@ class Alone:
             if inner is None or inner is region:
                 continue
             if inner.obstacle:
-                _obstruct(region, inner.place or call, inner.obstacle)
+                obstruct(region, inner.place or call, inner.obstacle)
             elif inner.runs and function not in self.masters:
                 text = f"{function.name.value}, which all replicas call elsewhere, does more than save"
-                _obstruct(region, call, text)
-
-
-class _Split:
-    """Tells what of a region all replicas run from what stays the master's."""
-
-    def __init__(
-        self, alone: Alone, region: Region, shared: frozenset[cst.Call], lines: Collection[cst.CSTNode]
-    ) -> None:
-        self.alone, self.region, self.shared, self.lines = alone, region, shared, lines
-
-    def block(self, statements: Sequence[cst.CSTNode], needed: set[str]) -> None:
-        """Go through the statements of a block from the last one, with what those behind need."""
-        run: list[cst.CSTNode] = []
-        for statement in reversed(statements):
-            if self._for_all(statement, needed):
-                self._close(run)
-                run = []
-                self._share(statement, needed)
-            else:
-                run.insert(0, statement)
-        self._close(run)
-
-    def _close(self, run: list[cst.CSTNode]) -> None:
-        if run:
-            self.region.runs.append(run)
-
-    def _for_all(self, statement: cst.CSTNode, needed: set[str]) -> bool:
-        if self._joins(statement) or _is_text(statement):
-            return True
-        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-            return statement.name.value in needed
-        made = bound_names(statement) | stored_roots(statement) | _imported(statement)
-        if exits(statement):
-            return True
-        return bool(made & needed) or any(root.startswith("self.") for root in made)
-
-    def _joins(self, statement: cst.CSTNode) -> bool:
-        if any(node in self.lines for node in walk(statement)):
-            return True
-        return any(
-            isinstance(n, cst.Call) and n in self.shared for n in walk(statement, into_functions=False)
-        )
-
-    def _share(self, statement: cst.CSTNode, needed: set[str]) -> None:
-        """All replicas run a statement: of a compound one the head, of its blocks what they must."""
-        needed |= set(mentions(statement)) - (bound_names(statement) if _is_assign(statement) else set())
-        if statement in self.lines:
-            return
-        if isinstance(statement, cst.If) and self.alone.keeps(statement):
-            return
-        compound = isinstance(statement, (cst.If, cst.For, cst.While, cst.Try, cst.With))
-        if not compound or not self._joins(statement):
-            self._leave(statement)
-            self.alone._check(self.region, statement, self.shared)
-            return
-        if isinstance(statement, cst.If):
-            self.region.decisions += _tests(statement)
-        for part in _heads(statement):
-            self.alone._check(self.region, part, self.shared)
-        for block in _blocks(statement):
-            self.block(body_of(block), needed)
-
-    def _leave(self, statement: cst.CSTNode) -> None:
-        """In the block of a guard an exit was the master's alone: the others would take it, too."""
-        if isinstance(self.region.node, cst.FunctionDef):
-            return
-        others = [e for e in exits(statement) if not self._as_before(e)]
-        if others:
-            _obstruct(self.region, others[0], "the master leaves here, the other replicas go on")
-
-    def _as_before(self, leave: cst.CSTNode) -> bool:
-        """Whether the other replicas left in this way before the region began."""
-        before = [n for n in walk(self.region.node.body) if isinstance(n, (cst.Return, cst.Continue))]
-        bare = not isinstance(leave, cst.Return) or leave.value is None
-        return self.region.leaves and bare and type(before[0]) is type(leave)
+                obstruct(region, call, text)
 
 
 def _speaks_of_rank(test: cst.BaseExpression) -> bool:
     """Whether a condition compares what is called a rank, known to be one or not: ``opt["rank"] == 0``."""
-    if not isinstance(test, cst.Comparison):
+    if isinstance(test, cst.BooleanOperation):
+        return _speaks_of_rank(test.left) or _speaks_of_rank(test.right)
+    if isinstance(test, cst.Comparison):
+        left = test.left
+    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        left = test.expression
+    else:
         return False
-    left = test.left
     key = left.slice[0].slice if isinstance(left, cst.Subscript) else None
     word = string_value(key.value) if isinstance(key, cst.Index) else dotted(left).rpartition(".")[2]
     return (word or "").lower().endswith("rank")
-
-
-def exits(statement: cst.CSTNode) -> list[cst.CSTNode]:
-    """The statements that leave a statement by another way than its end."""
-    found: list[cst.CSTNode] = []
-    stack: list[tuple[cst.CSTNode, bool]] = [(statement, False)]
-    while stack:
-        node, looped = stack.pop()
-        if isinstance(node, cst.Return) or (not looped and isinstance(node, (cst.Break, cst.Continue))):
-            found.append(node)
-        if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
-            stack += [(child, looped or isinstance(node, _LOOPS)) for child in children(node)]
-    return found
-
-
-def _obstruct(region: Region, place: cst.CSTNode, reason: str) -> None:
-    if not region.obstacle:
-        region.obstacle, region.place = reason, place
-
-
-def _is_assign(statement: cst.CSTNode) -> bool:
-    smalls = body_of(statement) if isinstance(statement, cst.SimpleStatementLine) else []
-    return bool(smalls) and all(isinstance(s, (cst.Assign, cst.AnnAssign)) for s in smalls)
-
-
-def _is_text(statement: cst.CSTNode) -> bool:
-    smalls = body_of(statement) if isinstance(statement, cst.SimpleStatementLine) else []
-    texts = (cst.SimpleString, cst.ConcatenatedString)
-    return bool(smalls) and all(isinstance(s, cst.Expr) and isinstance(s.value, texts) for s in smalls)
-
-
-def _imported(statement: cst.CSTNode) -> set[str]:
-    found = set()
-    for node in walk(statement, into_functions=False):
-        if isinstance(node, cst.ImportAlias):
-            named = node.asname.name if node.asname is not None else node.name
-            found.add(named.value if isinstance(named, cst.Name) else node.evaluated_name.split(".")[0])
-    return found
-
-
-def _tests(statement: cst.If) -> list[cst.BaseExpression]:
-    """The conditions of an ``if`` and of its ``elif``."""
-    rest = _tests(statement.orelse) if isinstance(statement.orelse, cst.If) else []
-    return [statement.test, *rest]
-
-
-def _heads(statement: cst.CSTNode) -> list[cst.CSTNode]:
-    """What of a compound statement is not a block."""
-    if isinstance(statement, cst.If):
-        return [*_tests(statement)]
-    ways = (cst.BaseSuite, cst.Else, cst.Finally, cst.ExceptHandler)
-    return [c for c in children(statement) if not isinstance(c, ways)]
-
-
-def _blocks(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The parts of a compound statement that have a block of their own, the statement itself included."""
-    yield statement
-    for part in children(statement):
-        if isinstance(part, (cst.If, cst.Else, cst.Finally, cst.ExceptHandler)):
-            yield from _blocks(part)
-
-
-def mentions(node: cst.CSTNode) -> Iterator[str]:
-    """The names and attributes of ``self`` that code uses."""
-    for part in walk(node):
-        if isinstance(part, cst.Attribute) and getattr(part.value, "value", "") == "self":
-            yield f"self.{part.attr.value}"
-        elif isinstance(part, cst.Name) and part.value != "self":
-            yield part.value
 
 
 def _short(text: str) -> str:

@@ -98,6 +98,28 @@ class Decisions:
         found = [self._binding(b) for b in self.roles.bindings(node)]
         return max([*found, self._greatest(self._stored(scope, node.value))], default=State.SAME)
 
+    def of_master(self, test: cst.CSTNode) -> bool:
+        """Whether the master alone has the answer to a condition, the others what it was before."""
+        names = (n for n in walk(test) if isinstance(n, cst.Name))
+        return any(self._given_by_master(name) for name in names)
+
+    def _given_by_master(self, name: cst.Name) -> bool:
+        bindings = self.roles.bindings(name)
+        values = [b.value for b in bindings if not b.path]
+        chosen = any(isinstance(v, cst.IfExp) and self._for_master(v.test) for v in values)
+        return chosen or len({self._masters(b, name) for b in bindings}) > 1
+
+    def _masters(self, binding: Binding, node: cst.Name) -> bool:
+        """Whether the master alone gives a name a value that it has at a place which others reach."""
+        index = self.roles.index(node)
+        inner = (self.roles.index(binding.node).ancestors(binding.node)) if binding.how is How.ASSIGN else ()
+        guards = (outer for outer in inner if isinstance(outer, cst.If) and self._for_master(outer.test))
+        return any(not index.within(node, guard) for guard in guards)
+
+    def _for_master(self, test: cst.BaseExpression) -> bool:
+        master = self.replicas.master(test)
+        return master is not None and master.only
+
     def _attribute(self, node: cst.Attribute) -> State:
         """An attribute of an object: what any method gives it, unless one of them reduces it."""
         if self.roles.path(node):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import find_method, is_property
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.roles.ranks import LOCAL_RANK, PLACES
 from xla_transforms.tree import body_of, is_docstring, number_value, same
@@ -35,7 +36,7 @@ class Master:
 
 def master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
     found = _master_of(replicas, test)
-    if found is None or (found.rest and found.part is not None):
+    if found is None or found.rest:
         return found
     return replace(found, part=test)
 
@@ -54,7 +55,7 @@ def _master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
     if isinstance(test, cst.IfExp):
         return _either(replicas, test)
     if isinstance(test, (cst.Name, cst.Attribute)):
-        return _named(replicas, test) or _held(replicas, test)
+        return _computed(replicas, test) or _named(replicas, test) or _held(replicas, test, asked=True)
     return None
 
 
@@ -68,7 +69,9 @@ def _negated(replicas: Replicas, test: cst.UnaryOperation) -> Master | None:
 def _both(replicas: Replicas, test: cst.BooleanOperation) -> Master | None:
     left, right = master_of(replicas, test.left), master_of(replicas, test.right)
     if left is not None and right is not None:
-        return None
+        part = left.part if right.rest else right.part
+        both = Master(True, left.local and right.local, (*left.rest, *right.rest), part)
+        return both if left.only and right.only else None
     if left is not None:
         return replace(left, rest=(*left.rest, test.right))
     return replace(right, rest=(test.left, *right.rest)) if right is not None else None
@@ -127,7 +130,20 @@ def _place(replicas: Replicas, node: cst.BaseExpression) -> str:
 def _asked(replicas: Replicas, call: cst.Call) -> Master | None:
     """A function of the program whose one ``return`` is such a condition."""
     functions = [f.node for f in of_kind(replicas.roles.facts(call.func), Kind.FUNCTION)]
-    function = functions[0] if len(functions) == 1 else None
+    return _answered(replicas, functions[0]) if len(functions) == 1 else None
+
+
+def _computed(replicas: Replicas, node: cst.Name | cst.Attribute) -> Master | None:
+    """A property of an object of the program: ``trainer.is_main``."""
+    if not isinstance(node, cst.Attribute):
+        return None
+    found = _methods(replicas, node)
+    function = found.pop() if len(found) == 1 else None
+    computed = function is not None and is_property(replicas.roles, function)
+    return _answered(replicas, function) if computed else None
+
+
+def _answered(replicas: Replicas, function: cst.CSTNode | None) -> Master | None:
     if not isinstance(function, cst.FunctionDef):
         return None
     exits = [e for e in replicas.roles.exits(function) if isinstance(e, cst.Return)]
@@ -135,6 +151,25 @@ def _asked(replicas: Replicas, call: cst.Call) -> Master | None:
         return None
     with replicas.roles.guarded(("master", function)) as free:
         return master_of(replicas, exits[0].value) if free else None
+
+
+def says(replicas: Replicas, test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """A condition with what it stands for: the values of a variable, what a function or a property gives."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return [test, *says(replicas, test.expression)]
+    functions: list[cst.CSTNode | None] = []
+    if isinstance(test, cst.Call):
+        functions = [f.node for f in of_kind(replicas.roles.facts(test.func), Kind.FUNCTION)]
+    elif isinstance(test, cst.Attribute):
+        functions = list(_methods(replicas, test))
+    exits = [e for f in functions if isinstance(f, cst.FunctionDef) for e in replicas.roles.exits(f)]
+    given = [e.value for e in exits if isinstance(e, cst.Return) and e.value is not None]
+    return [test, *_bound(replicas, test), *given]
+
+
+def _methods(replicas: Replicas, node: cst.Attribute) -> set[cst.FunctionDef | None]:
+    classes = [f.node for f in of_kind(replicas.roles.facts(node.value), Kind.INSTANCE)]
+    return {find_method(replicas.roles, c, node.attr.value) for c in classes if isinstance(c, cst.ClassDef)}
 
 
 def _statements(function: cst.FunctionDef) -> list[cst.CSTNode]:
@@ -162,25 +197,63 @@ def _is_there(replicas: Replicas, test: cst.Comparison) -> Master | None:
     return replace(held, only=isinstance(target.operator, cst.IsNot)) if held is not None else None
 
 
-def _held(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
-    """What only the master has: ``writer = SummaryWriter() if rank == 0 else None``."""
-    first = None
+def _held(replicas: Replicas, node: cst.BaseExpression, *, asked: bool = False) -> Master | None:
+    """What only the master has: ``writer = SummaryWriter() if rank == 0 else None``.
+
+    Where its truth is ``asked`` that may be an answer, too, which the others have not:
+    ``better = score > best if rank == 0 else None``.
+    """
+    first, absent, answer = None, False, False
     for value in _bound(replicas, node):
-        if getattr(value, "value", "") == "None":
+        if _nothing(value):
+            absent = True
             continue
         with replicas.roles.guarded(("held", value)) as free:
             found = _given(replicas, value) if free else None
         if found is None or not found.only or found.rest:
             return None
+        absent = absent or isinstance(value, cst.IfExp)
+        answer = answer or not _is_object(replicas, value)
         first = first or replace(found, part=None)
-    return first
+    if first is None or not asked:
+        return first
+    if not absent:
+        return None  # where it is asked at all it is the master's own
+    return replace(first, rest=(node,)) if answer else first
+
+
+def _nothing(value: cst.BaseExpression) -> bool:
+    return getattr(value, "value", "") in ("None", "False")
+
+
+def _is_object(replicas: Replicas, value: cst.BaseExpression) -> bool:
+    """Whether a value is an object that is made or opened, which is true, and not an answer."""
+    if isinstance(value, cst.IfExp):
+        return _is_object(replicas, value.body)
+    if not isinstance(value, cst.Call):
+        return False
+    path = replicas.roles.path(value.func)
+    if path.startswith("builtins."):
+        return path == "builtins.open"
+    functions = [f.node for f in of_kind(replicas.roles.facts(value.func), Kind.FUNCTION)]
+    made = [e for f in functions if isinstance(f, cst.FunctionDef) for e in replicas.roles.exits(f)]
+    given = [e.value for e in made if isinstance(e, cst.Return) and e.value is not None]
+    if not functions:
+        return not replicas.roles.kinds(value) & {Kind.BOOLEAN, Kind.NUMBER, Kind.TENSOR}
+    with replicas.roles.guarded(("object", value)) as free:
+        return free and bool(given) and all(_made(replicas, v) for v in given)
+
+
+def _made(replicas: Replicas, value: cst.BaseExpression) -> bool:
+    """Whether what a function gives back is an object, be it by a name."""
+    bound = _bound(replicas, value)
+    return all(_is_object(replicas, v) for v in bound) if bound else _is_object(replicas, value)
 
 
 def _given(replicas: Replicas, value: cst.BaseExpression) -> Master | None:
     """The condition under which a value is given at all."""
     if isinstance(value, cst.IfExp):
-        nothing = getattr(value.orelse, "value", "") == "None"
-        return master_of(replicas, value.test) if nothing else None
+        return master_of(replicas, value.test) if _nothing(value.orelse) else None
     index = replicas.roles.index(value)
     for outer in index.ancestors(value):
         if isinstance(outer, (cst.FunctionDef, cst.Lambda)):

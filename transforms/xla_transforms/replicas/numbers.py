@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -10,16 +11,23 @@ import libcst as cst
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.fold import number_of
 from xla_transforms.roles.ranks import SIZES
-from xla_transforms.tree import destination, number_value, value_of, walk
+from xla_transforms.tree import destination, number_value, same, value_of, walk
 
 Number = int | float
 _CASTS = ("builtins.int", "builtins.float")
-_OPERATORS = {
+_OPERATORS: dict[type[cst.CSTNode], Callable[[Number, Number], Number]] = {
     cst.Add: operator.add,
     cst.Subtract: operator.sub,
     cst.Multiply: operator.mul,
     cst.Divide: operator.truediv,
     cst.FloorDivide: operator.floordiv,
+}
+_CHANGES: dict[type[cst.CSTNode], type[cst.CSTNode]] = {
+    cst.AddAssign: cst.Add,
+    cst.SubtractAssign: cst.Subtract,
+    cst.MultiplyAssign: cst.Multiply,
+    cst.DivideAssign: cst.Divide,
+    cst.FloorDivideAssign: cst.FloorDivide,
 }
 
 
@@ -69,19 +77,38 @@ def _value(roles: Roles, node: cst.BaseExpression, replicas: int, depth: int) ->
         return _value(roles, value, replicas, depth + 1) if value is not None else None
     if isinstance(node, cst.Call) and roles.path(node.func) in _CASTS and node.args:
         return _value(roles, node.args[0].value, replicas, depth + 1)
-    return number_of(roles, node) if not isinstance(node, cst.Attribute) else _default(roles, node)
+    if isinstance(node, cst.Attribute):
+        return _option(roles, node, replicas, depth)
+    return number_of(roles, node)
 
 
 def _computed(roles: Roles, node: cst.BinaryOperation, replicas: int, depth: int) -> Number | None:
-    compute = _OPERATORS.get(type(node.operator))
     left, right = (_value(roles, side, replicas, depth + 1) for side in (node.left, node.right))
+    return _result(type(node.operator), left, right)
+
+
+def _option(roles: Roles, node: cst.Attribute, replicas: int, depth: int) -> Number | None:
+    """An option as the program changes it: ``args.lr *= world_size``."""
+    default = _default(roles, node)
+    every = roles.program.attributes.get(node.attr.value, ()) if default is not None else ()
+    changes = [b for b in every if isinstance(b.node, cst.Attribute) and same(b.node.value, node.value)]
+    change = changes[0] if len(changes) == 1 else None
+    if change is None or change.value is None or roles.index(node).within(node, change.statement):
+        return default
+    value = _value(roles, change.value, replicas, depth + 1)
+    if isinstance(change.statement, cst.AugAssign):
+        return _result(_CHANGES.get(type(change.statement.operator)), default, value)
+    return value
+
+
+def _result(operation: type[cst.CSTNode] | None, left: Number | None, right: Number | None) -> Number | None:
+    compute = _OPERATORS.get(operation) if operation is not None else None
     if compute is None or left is None or right is None:
         return None
     try:
-        result: Number = compute(left, right)
+        return compute(left, right)
     except (ArithmeticError, ValueError):
         return None
-    return result
 
 
 def _optional(roles: Roles, node: cst.BaseExpression, depth: int) -> bool:

@@ -13,7 +13,7 @@ import libcst as cst
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
-from xla_transforms.roles.ranks import COUNTS
+from xla_transforms.roles.ranks import COUNTS, PLACES, SIZES, is_option
 from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.tree import body_of, method, receiver, string_value, walk
 
@@ -73,7 +73,7 @@ class Layout:
         if isinstance(statement, _DEFINITIONS):
             return any(self._names & _read(part) for part in _evaluated(statement))
         if _imports(statement):
-            return False
+            return isinstance(statement, cst.SimpleStatementLine) and self._imports_process(statement)
         if self._reads_moved(statement) or self._needs_process(statement):
             return True
         if not self.moved:
@@ -108,6 +108,11 @@ class Layout:
             return True
         return any(self._touches(f.body) for f in reachable(self.roles, node))
 
+    def _imports_process(self, line: cst.SimpleStatementLine) -> bool:
+        """Whether what is imported asks for a rank at its top: ``rank = int(os.environ["RANK"])``."""
+        modules = _imported(self.roles, line) if len(self.roles.program.modules) > 1 else []
+        return any(asks_on_import(self.roles, module) for module in modules)
+
     def _touches(self, node: cst.CSTNode, *, into_functions: bool = True) -> bool:
         return any(self._is_process(n) for n in walk(node, into_functions=into_functions))
 
@@ -117,7 +122,9 @@ class Layout:
             return (text or "").partition(":")[0] == "cuda"
         if isinstance(node, cst.Call) and method(node) == "cuda":
             return True
-        if isinstance(node, (cst.Call, cst.Subscript)) and self.roles.may_be(node, Kind.ENVIRONMENT):
+        if isinstance(node, (cst.Call, cst.Subscript)) and asks_launcher(self.roles, node):
+            return True
+        if is_option(self.roles, node):
             return True
         path = self.roles.path(node) if isinstance(node, (cst.Name, cst.Attribute)) else ""
         if path in TRUE_ON_CUDA or path in FALSE_ON_CUDA:
@@ -140,6 +147,51 @@ class Layout:
         if base is not None and self.roles.kinds(base) & {Kind.PARSER, Kind.ARGUMENTS}:
             return True
         return base is not None and method(call) in METHODS
+
+
+def asks_launcher(roles: Roles, node: cst.BaseExpression) -> bool:
+    """Whether a launcher's variable is read here."""
+    facts = roles.facts(node)
+    own = any(f.kind is Kind.NUMBER and f.node is node and f.detail in PLACES | SIZES for f in facts)
+    return own or any(f.kind is Kind.ENVIRONMENT for f in facts)
+
+
+def asks_on_import(roles: Roles, module: ModuleIndex) -> bool:
+    """Whether a module, or one that it imports at its top, is there to ask a launcher for its numbers.
+
+    It asks as it is imported, and defines nothing.
+    """
+    return roles.remembered(("asks on import", module.name), lambda: _asks(roles, module, {module.name}))
+
+
+def _asks(roles: Roles, module: ModuleIndex, seen: set[str]) -> bool:
+    guard = main_guard(module)
+    for statement in module.source.module.body:
+        if statement is guard or isinstance(statement, _DEFINITIONS):
+            continue
+        if isinstance(statement, cst.SimpleStatementLine) and _imports(statement):
+            fresh = [m for m in _imported(roles, statement) if m.name not in seen]
+            seen |= {m.name for m in fresh}
+            if any(_asks(roles, m, seen) for m in fresh):
+                return True
+        if any(isinstance(s, _DEFINITIONS) for s in module.source.module.body):
+            continue
+        reads = (n for n in walk(statement, into_functions=False) if isinstance(n, (cst.Call, cst.Subscript)))
+        if any(asks_launcher(roles, n) for n in reads):
+            return True
+    return False
+
+
+def _imported(roles: Roles, line: cst.SimpleStatementLine) -> list[ModuleIndex]:
+    """The modules of the program that an import statement imports."""
+    index = roles.index(line)
+    found: list[ModuleIndex] = []
+    for binding in (b for bs in index.scopes[index.source.module].bindings.values() for b in bs):
+        if binding.how is How.IMPORT and index.within(binding.node, line):
+            above = binding.name.rpartition(".")[0]
+            module = roles.program.module(binding.name, index) or roles.program.module(above, index)
+            found += [module] if module is not None else []
+    return found
 
 
 def main_guard(index: ModuleIndex) -> cst.If | None:
@@ -230,6 +282,8 @@ def _bound(statement: cst.CSTNode) -> set[str]:
     for node in walk(statement, into_functions=False):
         if isinstance(node, _DEFINITIONS):
             found.add(node.name.value)
+        if isinstance(node, cst.ImportAlias) and node.asname is None:
+            found.add(node.evaluated_name.partition(".")[0])
         for target in _targets(node):
             if isinstance(target, (cst.Attribute, cst.Subscript)):
                 continue

@@ -14,7 +14,7 @@ from xla_transforms.loops.hidden import HiddenSteps
 from xla_transforms.replicas.hand_updates import hand_updates
 from xla_transforms.replicas.inherited import inherited
 from xla_transforms.replicas.repeats import Repeats
-from xla_transforms.replicas.scripts import Layout, main_guard, reachable
+from xla_transforms.replicas.scripts import Layout, asks_on_import, main_guard, reachable
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method
@@ -289,11 +289,40 @@ class Starts:
 
     def before(self, node: cst.CSTNode) -> bool:
         """Whether a node runs before the migrated program has processes: what touches a device must not."""
+        if sites := self._later(node):
+            with self.roles.guarded(("before", sites[0])) as free:
+                return free and any(self.before(site) for site in sites)
         function = self._function(node)
         if function is not None:
             return function in self.launching
         around = {node, *self.roles.index(node).ancestors(node)}
-        return not any(part in around for entry in self.entries for part in entry.parts)
+        if any(part in around for entry in self.entries for part in entry.parts):
+            return False
+        return not self._imported_late(self.roles.index(node))
+
+    def _imported_late(self, module: ModuleIndex) -> bool:
+        """Whether a module that asks for a rank is imported by the processes alone."""
+        if not self.entries or not asks_on_import(self.roles, module):
+            return False
+        places = list(self.roles.program.imports_of(module))
+        with self.roles.guarded(("late", module.name)) as free:
+            return free and bool(places) and not any(map(self.before, places))
+
+    def _later(self, node: cst.CSTNode) -> list[cst.Call]:
+        """The calls that run what stands in a lambda: of its name, or of the data class that it is for."""
+        index = self.roles.index(node)
+        around = (a for a in index.ancestors(node) if isinstance(a, (cst.Lambda, cst.FunctionDef)))
+        inner = next(around, None)
+        if not isinstance(inner, cst.Lambda):
+            return []
+        holder = index.parent(inner)
+        made: cst.CSTNode | None = inner
+        name = _target(holder)
+        if isinstance(holder, cst.Arg) and getattr(holder.keyword, "value", "") == "default_factory":
+            made = index.class_of(inner)
+            name = made.name.value if isinstance(made, cst.ClassDef) else ""
+        calls = self.roles.program.calls.get(name, ()) if name else ()
+        return [c for c in calls if any(f.node is made for f in self.roles.facts(c.func))]
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -332,3 +361,9 @@ class Starts:
 
 def _indented(guard: cst.If) -> bool:
     return isinstance(guard.body, cst.IndentedBlock)
+
+
+def _target(assign: cst.CSTNode | None) -> str:
+    """The name that an assignment gives a value to."""
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+    return target.value if isinstance(target, cst.Name) else ""

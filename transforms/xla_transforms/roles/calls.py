@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import by_value, classes, declared, generators, handing, ranks, structure
+from xla_transforms.roles import by_value, classes, declared, generators, handing, ranks, readers, structure
 from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
     DATA_PARALLEL,
@@ -52,8 +52,7 @@ def call(roles: Roles, node: cst.Call) -> Facts:
         elif item.kind is Kind.CLASS and item.node is not None:
             found |= classes.instance(roles, item.node)
         elif item.kind is Kind.FUNCTION and item.node is not None:
-            passed = generators.passed_on(roles, node)
-            found |= fact(Kind.ITERATOR, "", node) if passed is not None else returns(roles, item.node)
+            found |= _run(roles, node, item.node)
         elif item.kind is Kind.MODEL:
             found |= _forward(roles, item)
     if not known(frozenset(found)):
@@ -61,6 +60,13 @@ def call(roles: Roles, node: cst.Call) -> Facts:
         for item in roles.facts(base) if base is not None else NOTHING:
             found |= _method(roles, node, item)
     return frozenset(found) or UNKNOWN
+
+
+def _run(roles: Roles, node: cst.Call, function: cst.CSTNode) -> Facts:
+    """What a call of a function of the program gives back."""
+    if generators.passed_on(roles, node) is not None:
+        return fact(Kind.ITERATOR, "", node)
+    return readers.of_call(roles, node, function) or returns(roles, function)
 
 
 def _forward(roles: Roles, item: Fact) -> Facts:
@@ -96,11 +102,20 @@ def _named(roles: Roles, node: cst.Call, path: str) -> Facts:
         return roles.facts(found[0]) if len(found) == 1 else together
     if path in _CURRENT_DEVICE:
         return fact(Kind.DEVICE, "cuda")
+    if path == "dataclasses.field":
+        return _field(roles, node)
     if path == "torch.utils.data.random_split":
         return fact(Kind.DATASET, path)
     if kind is Kind.UNKNOWN and _makes_optimizer(roles, node):
         return fact(Kind.OPTIMIZER, path, node)
     return fact(kind, detail, node)
+
+
+def _field(roles: Roles, node: cst.Call) -> Facts:
+    """What a field of a data class is where nothing is given: ``field(default_factory=lambda: ...)``."""
+    made = value_of(node, "default_factory")
+    default = made.body if isinstance(made, cst.Lambda) else value_of(node, "default")
+    return roles.facts(default) if default is not None else UNKNOWN
 
 
 def _makes_optimizer(roles: Roles, node: cst.Call) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import calls, declared
+from xla_transforms.roles import calls, declared, ranks
 from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import BASES, TENSOR_ATTRIBUTES
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
@@ -156,13 +156,19 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     return frozenset(found)
 
 
+def is_property(roles: Roles, function: cst.FunctionDef) -> bool:
+    """Whether a method computes an attribute of the object."""
+    names = {roles.path(d.decorator) for d in function.decorators}
+    return not names.isdisjoint({"builtins.property", "functools.cached_property"})
+
+
 def _in_body(roles: Roles, binding: Binding) -> Facts:
     if not isinstance(binding.node, cst.FunctionDef):
         annotated = isinstance(binding.statement, cst.AnnAssign) and binding.how is How.OTHER
         note = binding.statement.annotation if isinstance(binding.statement, cst.AnnAssign) else None
         return declared.annotation(roles, note) if annotated else ev.bound(roles, binding)
     names = {roles.path(d.decorator) for d in binding.node.decorators}
-    if "builtins.property" in names or "functools.cached_property" in names:
+    if is_property(roles, binding.node):
         return calls.returns(roles, binding.node)
     static = "builtins.staticmethod" in names
     own = fact(Kind.FUNCTION, "" if static else "bound", binding.node)
@@ -245,7 +251,27 @@ def assigned_elsewhere(roles: Roles, node: cst.Attribute) -> Facts:
         if _same_object(roles, target.value, node.value):
             with roles.guarded(binding.node) as free:
                 found |= ev.bound(roles, binding) if free else NOTHING
-    return frozenset(found)
+    return frozenset(found) | _number_of_process(roles, node)
+
+
+def _number_of_process(roles: Roles, node: cst.Attribute) -> Facts:
+    """A rank or a size that is put into an object, wherever that is handed: ``cfg.rank = rank``."""
+    every = roles.program.attributes.get(node.attr.value, ()) if roles.program.replicated else ()
+    targets = [(b, b.node) for b in every if isinstance(b.node, cst.Attribute) and b.node is not node]
+    others = [(b, t) for b, t in targets if not same(t.value, node.value)]
+    mine = _traced(roles, node.value) if others else NOTHING
+    found: set[Fact] = set()
+    for binding, target in others if mine else ():
+        if mine & _traced(roles, target.value):
+            with roles.guarded(binding.node) as free:
+                found |= ev.bound(roles, binding) if free else NOTHING
+    return frozenset(f for f in found if f.detail in ranks.PLACES | ranks.SIZES)
+
+
+def _traced(roles: Roles, node: cst.BaseExpression) -> Facts:
+    """Where an object comes from: its class, or the call that gave it."""
+    kinds = (Kind.ARGUMENTS, Kind.INSTANCE, Kind.UNKNOWN)
+    return frozenset(f for f in roles.facts(node) if f.kind in kinds and f.node is not None)
 
 
 def _same_object(roles: Roles, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:

@@ -61,7 +61,8 @@ def bound(roles: Roles, binding: Binding) -> Facts:
 def _augmented(roles: Roles, binding: Binding) -> Facts:
     assert binding.value is not None
     facts = roles.facts(binding.value)
-    return of_kind(facts, Kind.TENSOR) or of_kind(facts, Kind.NUMBER) or NOTHING
+    numbers = of_kind(facts, Kind.NUMBER)  # what is computed from a rank or a size is neither
+    return of_kind(facts, Kind.TENSOR) or (fact(Kind.NUMBER) if numbers else NOTHING)
 
 
 def _annotation(roles: Roles, statement: cst.CSTNode) -> Facts:

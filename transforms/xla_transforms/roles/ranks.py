@@ -62,9 +62,26 @@ def of_call(roles: Roles, node: cst.Call, path: str) -> Facts:
     if path in FUNCTIONS:
         grouped = any(getattr(a.value, "value", "") != "None" for a in node.args)
         return NOTHING if grouped else fact(Kind.NUMBER, FUNCTIONS[path], node)
-    if path in _READERS and node.args:
-        return _variable(roles, node.args[0].value, node)
-    return NOTHING
+    key = key_of(roles, node)
+    return _variable(roles, key, node) if key is not None else NOTHING
+
+
+def key_of(roles: Roles, node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The name by which an expression reads the environment: ``os.environ[name]``, ``os.getenv(name)``."""
+    if isinstance(node, cst.Call) and node.args and roles.path(node.func) in _READERS:
+        return node.args[0].value
+    if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
+        return None
+    index = node.slice[0].slice
+    return index.value if isinstance(index, cst.Index) and roles.path(node.value) == "os.environ" else None
+
+
+def is_option(roles: Roles, node: cst.CSTNode) -> bool:
+    """Whether an expression reads ``args.local_rank``, which a launcher gave on the command line."""
+    if not isinstance(node, cst.Attribute) or node.attr.value != OPTION:
+        return False
+    given = {f.kind for f in roles.facts(node.value)} == {Kind.ARGUMENTS}
+    return given and {f.detail for f in roles.facts(node)} & PLACES == {LOCAL_RANK}
 
 
 def of_attribute(item: Fact, node: cst.Attribute) -> Facts:
@@ -75,10 +92,8 @@ def of_attribute(item: Fact, node: cst.Attribute) -> Facts:
 
 def of_subscript(roles: Roles, node: cst.Subscript) -> Facts:
     """``os.environ["RANK"]``."""
-    index = node.slice[0].slice if len(node.slice) == 1 else None
-    if not isinstance(index, cst.Index) or roles.path(node.value) != "os.environ":
-        return NOTHING
-    return _variable(roles, index.value, node)
+    key = key_of(roles, node)
+    return _variable(roles, key, node) if key is not None else NOTHING
 
 
 def _variable(roles: Roles, key: cst.BaseExpression, node: cst.CSTNode) -> Facts:

@@ -43,7 +43,7 @@ SPAWNERS = frozenset(
     for name in ("spawn", "spawn.spawn", "start_processes", "spawn.start_processes")
 )
 PROCESSES = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
-_CONTEXTS = frozenset({"torch.multiprocessing.get_context", "multiprocessing.get_context"})
+CONTEXTS = frozenset({"torch.multiprocessing.get_context", "multiprocessing.get_context"})
 _NOT_AWAITED = "the processes are started and not waited for"
 
 
@@ -182,7 +182,7 @@ def _context(roles: Roles, call: cst.Call) -> cst.Call | None:
     if isinstance(base, cst.Name):
         values = [b.value for b in roles.bindings(base)]
         base = values[0] if len(values) == 1 else None
-    return base if isinstance(base, cst.Call) and roles.path(base.func) in _CONTEXTS else None
+    return base if isinstance(base, cst.Call) and roles.path(base.func) in CONTEXTS else None
 
 
 def _copies(roles: Roles, call: cst.Call) -> bool:

@@ -1,0 +1,92 @@
+"""Models that one replica alone runs in the middle of a step."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import check_noop, findings, run_only
+from replicated import launched
+
+BEFORE = """
+from ours import loader, interval
+
+
+def evaluate(model):
+    with torch.no_grad():
+        return sum(model(x.cuda()).sum().item() for x in loader)
+
+
+def shown(model):
+    for x in loader:
+        print(model(x.cuda()))
+
+
+def by_master(model):
+    if dist.get_rank() != 0:
+        return None
+    with torch.no_grad():
+        for x in loader:
+            print(model(x.cuda()))
+"""
+MODEL = (
+    "rank = dist.get_rank()",
+    "model = DDP(torch.nn.Linear(2, 2).cuda())",
+    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+    "data = DataLoader(files, 2)",
+)
+STEP = ("optimizer.zero_grad()", "model(x.cuda()).sum().backward()", "optimizer.step()")
+
+
+def trained(*lines: str, behind: tuple[str, ...] = (), first: bool = False) -> str:
+    """Steps of training, the lines behind each (or before it), and others behind all."""
+    body = [*lines, *STEP] if first else [*STEP, *lines]
+    loop = ["for i, x in enumerate(data):", *(f"    {line}" for line in body)]
+    return launched(*MODEL, *loop, *behind, before=BEFORE + "files = []\n")
+
+
+def fenced(*lines: str) -> list[str]:
+    """The lines behind the step as they become."""
+    text = run_only(trained(*lines), "alone_forwards")
+    behind = text.partition("        optimizer.step()\n")[2].partition("    device =")[0]
+    return [line[8:] for line in behind.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("if i % 10 == 0:", "    print(evaluate(model))"),
+        ("if rank == 0:", "    print(i)"),
+        ("torch.cuda.synchronize()", "if rank == 0:", "    shown(model)"),
+    ],
+)
+def test_where_all_run_it_or_nobody_does_or_the_step_has_ended_nothing_comes(lines: tuple[str, ...]) -> None:
+    check_noop(trained(*lines), "alone_forwards")
+
+
+def test_before_the_step_and_behind_the_loop_nothing_waits() -> None:
+    check_noop(trained("if rank == 0:", "    shown(model)", first=True), "alone_forwards")
+    check_noop(trained(behind=("if rank == 0:", "    shown(model)")), "alone_forwards")
+
+
+@pytest.mark.parametrize("run", ["shown(model)", "print(evaluate(model))", "y = model(torch.ones(2).cuda())"])
+def test_all_end_the_step_before_the_master_runs_a_model(run: str) -> None:
+    lines = ("if rank == 0:", f"    {run}")
+    assert fenced(*lines) == ["torch_xla.sync()", *lines]
+
+
+def test_only_the_steps_in_which_it_does_are_ended() -> None:
+    lines = ("if rank == 0 and i % 10 == 0:", "    shown(model)")
+    assert fenced(*lines) == ["if i % 10 == 0:", "    torch_xla.sync()", *lines]
+
+
+def test_a_function_that_the_others_leave_is_called_when_the_step_has_ended() -> None:
+    assert fenced("if i % 10 == 0:", "    by_master(model)") == [
+        "if i % 10 == 0:",
+        "    torch_xla.sync()",
+        "    by_master(model)",
+    ]
+
+
+def test_a_condition_that_cannot_be_asked_twice_is_told() -> None:
+    code = trained("if rank == 0 and interval.reached():", "    shown(model)")
+    check_noop(code, "alone_forwards")
+    assert [code for code, _ in findings(code, "alone_forwards")] == ["XLA605"]

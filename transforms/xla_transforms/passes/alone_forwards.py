@@ -1,0 +1,105 @@
+"""Models that the master alone runs in the middle of a step: before it does, all replicas end the step.
+
+The step is pending then, its reduction with it. Run together with the master's own work it would be another
+program than on the other replicas, and the reductions would not meet.
+Source: pytorch/xla#1795; pytorch/xla v2.9.0, the guide "PyTorch on XLA devices": lazy tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.guarding import Guards
+from xla_transforms.loops import Effect
+from xla_transforms.replicas import Master
+from xla_transforms.replicas.scripts import reachable
+from xla_transforms.roles import Kind
+from xla_transforms.tree import LOOPS, body_of, walk
+
+FENCED = Rule(
+    "XLA604",
+    "step-before-alone",
+    "All replicas end the step before the master alone runs a model.",
+    "A graph that holds a reduction and what one replica alone computes meets no other (pytorch/xla#1795).",
+)
+UNFENCED = Rule(
+    "XLA605",
+    "alone-in-a-step",
+    "The master alone runs a model in the middle of a step.",
+    "The step's reduction would be in a graph that no other replica has: they wait for each other "
+    "(pytorch/xla#1795).",
+    Severity.WARNING,
+    Safety.DISPLAY,
+)
+RULES = (FENCED, UNFENCED)
+
+
+def run(context: Context) -> None:
+    if not context.distributed or context.already_xla:
+        return
+    guards = Guards(context)
+    for guard, master in context.replicas.alone.of_module(context.index):
+        if _runs(context, guard.body) and not any(context.index.within(guard, li) for li in guards.lines):
+            _fence(context, guards, guard, master)
+    for call, _ in context.reached:
+        if _leaves_then_runs(context, call) and not any(True for _ in context.replicas.alone.guards(call)):
+            _fence(context, guards, context.index.statement_of(call), Master(only=True))
+
+
+def _runs(context: Context, node: cst.CSTNode) -> bool:
+    """Whether a model is run, be it in the loops of what is called."""
+    effects = context.loops.effects
+    if effects.of(node) & Effect.FORWARD:
+        return True
+    blocks = [node, *(f.body for f in reachable(context.roles, node))]
+    return any(isinstance(n, LOOPS) and effects.is_step_loop(n) for block in blocks for n in walk(block))
+
+
+def _leaves_then_runs(context: Context, call: cst.Call) -> bool:
+    """Whether a function that is called lets the master alone come to a forward pass."""
+    functions = [f.node for f in context.roles.facts(call.func) if f.kind is Kind.FUNCTION]
+    return any(_kept(context, f) for f in functions if isinstance(f, cst.FunctionDef))
+
+
+def _kept(context: Context, function: cst.FunctionDef) -> bool:
+    return any(_runs(context, part) for part in _alone(context, function))
+
+
+def _alone(context: Context, function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+    """The statements of a function that the master alone reaches."""
+    alone = context.replicas.alone
+    behind = False
+    for statement in body_of(function):
+        if behind:
+            yield statement
+            continue
+        master = context.replicas.master(statement.test) if isinstance(statement, cst.If) else None
+        if isinstance(statement, cst.If) and master is not None:
+            behind = not master.only and not master.rest and alone.ends(statement)
+            yield from [statement.body] if master.only else []
+
+
+def _fence(context: Context, guards: Guards, place: cst.CSTNode | None, master: Master) -> None:
+    loop = context.loops.of(place) if place is not None else None
+    if place is None or loop is None or not loop.effect & Effect.STEP:
+        return
+    if not context.loops.pending(loop, place):
+        return
+    if any(map(guards.differs, master.rest)) or any(map(context.replicas.alone.calm.disturbs, master.rest)):
+        message = "the master alone runs a model here, while the step before is pending on all replicas"
+        advice = f"write {context.target.sync.shown()} above, where all replicas come"
+        context.plan.report(UNFENCED, place, message, advice)
+        return
+    change = context.plan.change(FENCED, place, "all replicas end the step before the master goes on alone")
+    sync = change.spell(context.target.sync)
+    if master.rest:
+        tests = [context.index.source.code(part) for part in master.rest]
+        several = len(tests) > 1
+        test = " and ".join(f"({t})" if several else t for t in tests)
+        change.before(place, f"if {test}:", f"{context.index.source.indent}{sync}")
+    else:
+        change.before(place, sync)
