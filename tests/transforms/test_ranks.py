@@ -122,6 +122,20 @@ def listed(names):
     return None
 
 
+def again(name):
+    value = os.environ.get(name)
+    while value is None:
+        value = value or "0"
+    return int(value)
+
+
+def cast(name):
+    value = os.environ.get(name)
+    for _ in range(2):
+        value = int(value)
+    return value
+
+
 def twice(name):
     return 2 * int(os.environ[name])
 
@@ -139,6 +153,7 @@ def known(name):
         'port = one("PORT", 3)',
         "rank = one(name)",
         'rank = twice("RANK")',
+        'rank = cast("RANK")',
         'rank = known("RANK")',
         'rank = first("RANK", "WORLD_SIZE")',
     ],
@@ -156,9 +171,20 @@ def test_what_a_function_reads_by_a_name_that_says_no_rank_stays(line: str) -> N
         ('int(text("LOCAL_RANK"))', "xr.local_ordinal()"),
         ('first("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")', "xr.global_ordinal()"),
         ('first("SLURM_NTASKS", "WORLD_SIZE", default=1)', "xr.world_size()"),
+        ('again("RANK")', "xr.global_ordinal()"),
         ('listed(["LOCAL_RANK", "SLURM_LOCALID"])', "xr.local_ordinal()"),
     ],
 )
 def test_the_runtime_is_asked_in_place_of_a_function_that_reads(native: str, expected: str) -> None:
     text = run_only(launched(f"value = {native}", before=READERS), "ranks")
     assert f"    value = {expected}\n" in text
+
+
+def test_a_function_that_asks_itself_is_read_once() -> None:
+    before = (
+        "def read(name):\n    if read('WORLD_SIZE') > 1:\n        value = os.environ[name]\n"
+        "    else:\n        value = 0\n    return int(value)\n"
+    )
+    text = run_only(launched("value = read('RANK')", before=before), "ranks")
+    assert "    value = xr.global_ordinal()\n" in text
+    assert "    if xr.world_size() > 1:\n" in text

@@ -135,21 +135,19 @@ class Program:
     def imports_of(self, module: ModuleIndex) -> Iterator[cst.CSTNode]:
         """The imports of a module, wherever in the program they stand."""
         for importer in self._importers[module.name]:
-            scopes = importer.scopes.values()
-            for binding in (b for scope in scopes for found in scope.bindings.values() for b in found):
-                above = binding.name.rpartition(".")[0]
-                names = (binding.name, above) if binding.how is How.IMPORT else ()
-                if any(self.module(name, importer) is module for name in names):
-                    yield binding.node
+            found = _imports(importer)
+            yield from (b.node for b in found if self.module_of(b, importer) is module)
+
+    def module_of(self, binding: Binding, importer: ModuleIndex) -> ModuleIndex | None:
+        """The module of the program that an import names, or takes a name from."""
+        above = binding.name.rpartition(".")[0]
+        return self.module(binding.name, importer) or self.module(above, importer)
 
     def _imported(self, importer: ModuleIndex) -> Iterator[ModuleIndex]:
-        for scope in importer.scopes.values():
-            for binding in (b for found in scope.bindings.values() for b in found):
-                if binding.how is How.IMPORT:
-                    above = binding.name.rpartition(".")[0]
-                    module = self.module(binding.name, importer) or self.module(above, importer)
-                    if module is not None:
-                        yield module
+        for binding in _imports(importer):
+            module = self.module_of(binding, importer)
+            if module is not None:
+                yield module
 
     def definition(self, path: str, importer: ModuleIndex) -> list[Binding]:
         """What binds ``package.module.name`` (or ``.module.name``) inside the program, if it is ours."""
@@ -200,6 +198,12 @@ def _along(steps: dict[str, list[ModuleIndex]], start: ModuleIndex) -> list[Modu
         found.update({m.name: m for m in fresh})
         ahead.extend(fresh)
     return list(found.values())
+
+
+def _imports(index: ModuleIndex) -> Iterator[Binding]:
+    """The imports of a module, those in its functions among them."""
+    every = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
+    return (b for b in every if b.how is How.IMPORT)
 
 
 def _is_package(index: ModuleIndex) -> bool:

@@ -166,32 +166,24 @@ def asks_on_import(roles: Roles, module: ModuleIndex) -> bool:
 
 def _asks(roles: Roles, module: ModuleIndex, seen: set[str]) -> bool:
     guard = main_guard(module)
-    for statement in module.source.module.body:
-        if statement is guard or isinstance(statement, _DEFINITIONS):
-            continue
-        if isinstance(statement, cst.SimpleStatementLine) and _imports(statement):
-            fresh = [m for m in _imported(roles, statement) if m.name not in seen]
-            seen |= {m.name for m in fresh}
-            if any(_asks(roles, m, seen) for m in fresh):
-                return True
-        if any(isinstance(s, _DEFINITIONS) for s in module.source.module.body):
-            continue
-        reads = (n for n in walk(statement, into_functions=False) if isinstance(n, (cst.Call, cst.Subscript)))
-        if any(asks_launcher(roles, n) for n in reads):
+    body = [s for s in module.source.module.body if s is not guard]
+    plain = [s for s in body if not isinstance(s, _DEFINITIONS)]
+    for line in (s for s in plain if isinstance(s, cst.SimpleStatementLine) and _imports(s)):
+        fresh = [m for m in _imported(roles, line) if m.name not in seen]
+        seen |= {m.name for m in fresh}
+        if any(_asks(roles, m, seen) for m in fresh):
             return True
-    return False
+    nodes = (n for s in plain for n in walk(s, into_functions=False)) if plain == body else ()
+    return any(isinstance(n, (cst.Call, cst.Subscript)) and asks_launcher(roles, n) for n in nodes)
 
 
 def _imported(roles: Roles, line: cst.SimpleStatementLine) -> list[ModuleIndex]:
     """The modules of the program that an import statement imports."""
     index = roles.index(line)
-    found: list[ModuleIndex] = []
-    for binding in (b for bs in index.scopes[index.source.module].bindings.values() for b in bs):
-        if binding.how is How.IMPORT and index.within(binding.node, line):
-            above = binding.name.rpartition(".")[0]
-            module = roles.program.module(binding.name, index) or roles.program.module(above, index)
-            found += [module] if module is not None else []
-    return found
+    bindings = (b for bs in index.scopes[index.source.module].bindings.values() for b in bs)
+    mine = (b for b in bindings if b.how is How.IMPORT and index.within(b.node, line))
+    modules = (roles.program.module_of(binding, index) for binding in mine)
+    return [module for module in modules if module is not None]
 
 
 def main_guard(index: ModuleIndex) -> cst.If | None:

@@ -13,7 +13,7 @@ import libcst as cst
 
 from xla_transforms.roles import ranks
 from xla_transforms.roles.facts import NOTHING, Facts, Kind, fact
-from xla_transforms.scopes import How, parameters
+from xla_transforms.scopes import Binding, How, parameters
 from xla_transforms.tree import argument, string_value, walk
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def of_call(roles: Roles, call: cst.Call, function: cst.CSTNode) -> Facts:
     """The number of a process or of all, where a call has a function read it from the environment."""
     if not call.args or not isinstance(function, cst.FunctionDef):
         return NOTHING
-    reader = roles.remembered(("reads variables", function), lambda: _reader(roles, function))
+    reader = roles.asked(("reads variables", function), lambda: _reader(roles, function), None)
     if reader is None:
         return NOTHING
     texts = [string_value(n) or "" for value in _given(call, function, reader.names) for n in walk(value)]
@@ -61,7 +61,10 @@ def _reader(roles: Roles, function: cst.FunctionDef) -> Reader | None:
 
 
 def _ways(roles: Roles, value: cst.BaseExpression, *, cast: bool) -> Iterator[Reader | str | None]:
-    """What a value may be: a variable that is read, something given instead, or what is not understood."""
+    """What a value may be: a variable that is read, something given instead, or what is not understood.
+
+    A value that is made of itself, in a loop, is none but what it was made of before.
+    """
     if isinstance(value, cst.Call) and roles.path(value.func) == "builtins.int" and len(value.args) == 1:
         yield from _ways(roles, value.args[0].value, cast=True)
     elif isinstance(value, cst.IfExp):
@@ -74,7 +77,8 @@ def _ways(roles: Roles, value: cst.BaseExpression, *, cast: bool) -> Iterator[Re
     elif isinstance(value, cst.Name) and (bound := roles.bindings(value)):
         for binding in bound:
             if binding.how is How.ASSIGN and binding.value is not None and not binding.path:
-                yield from _ways(roles, binding.value, cast=cast)
+                with roles.guarded(("way", binding.node)) as free:
+                    yield from _ways(roles, binding.value, cast=cast) if free else ()
             else:
                 yield "given" if binding.how is How.PARAMETER else None
     else:
@@ -83,10 +87,13 @@ def _ways(roles: Roles, value: cst.BaseExpression, *, cast: bool) -> Iterator[Re
 
 def _parameter(roles: Roles, key: cst.BaseExpression) -> cst.Param | None:
     """The parameter that a name comes from, be it one of those in a tuple or list of names."""
-    bindings = roles.bindings(key) if isinstance(key, cst.Name) else []
-    if len(bindings) != 1:
-        return None
-    (binding,) = bindings
-    if binding.how is How.ITERATE and isinstance(binding.value, cst.Name) and not binding.path:
-        return _parameter(roles, binding.value)
-    return binding.node if isinstance(binding.node, cst.Param) else None
+    binding = _only(roles, key)
+    if binding is not None and binding.how is How.ITERATE and not binding.path:
+        binding = _only(roles, binding.value)
+    return binding.node if binding is not None and isinstance(binding.node, cst.Param) else None
+
+
+def _only(roles: Roles, name: cst.CSTNode | None) -> Binding | None:
+    """The one binding that a name has."""
+    found = roles.bindings(name) if isinstance(name, cst.Name) else []
+    return found[0] if len(found) == 1 else None
