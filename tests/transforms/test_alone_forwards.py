@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import check_noop, findings, run_only
+from helpers import check_noop, findings, migrate, run_only
 from replicated import launched
 
 BEFORE = """
@@ -62,6 +62,23 @@ def test_where_all_run_it_or_nobody_does_or_the_step_has_ended_nothing_comes(lin
     check_noop(trained(*lines), "alone_forwards")
 
 
+def test_what_goes_into_a_step_closure_waits_for_the_barrier() -> None:
+    whole = ("if rank == 0 and bool(model.weight.sum() > 3):", "    shown(model)")
+    check_noop(trained(*whole), "alone_forwards")
+    check_noop(trained("if rank == 0:", "    print(model(x.cuda()).sum().item())"), "alone_forwards")
+    both = ("if rank == 0:", "    shown(model)", "    print(model(x.cuda()).sum().item())")
+    kept = ("if rank == 0:", "    print(model(x.cuda()).sum().item())", "else:", "    print(i)")
+    for lines in (both, kept):
+        assert fenced(*lines) == ["torch_xla.sync()", *lines]
+
+
+def test_behind_the_explicit_barrier_of_an_iteration_nothing_waits() -> None:
+    lines = ("if rank == 0 and x.sum().item() > 3:", "    shown(model)")  # reads the batch: not wrapped
+    check_noop(trained(*lines), "alone_forwards")
+    text = migrate(trained(*lines)).code
+    assert "xm.optimizer_step(optimizer)\n        torch_xla.sync()\n        if rank == 0" in text
+
+
 def test_before_the_step_and_behind_the_loop_nothing_waits() -> None:
     check_noop(trained("if rank == 0:", "    shown(model)", first=True), "alone_forwards")
     check_noop(trained(behind=("if rank == 0:", "    shown(model)")), "alone_forwards")
@@ -78,6 +95,11 @@ def test_only_the_steps_in_which_it_does_are_ended() -> None:
     assert fenced(*lines) == ["if i % 10 == 0:", "    torch_xla.sync()", *lines]
 
 
+def test_a_function_that_the_others_leave_is_not_awaited_twice() -> None:
+    lines = ("if rank == 0:", "    by_master(model)")
+    assert fenced(*lines) == ["torch_xla.sync()", *lines]
+
+
 def test_a_function_that_the_others_leave_is_called_when_the_step_has_ended() -> None:
     assert fenced("if i % 10 == 0:", "    by_master(model)") == [
         "if i % 10 == 0:",
@@ -86,7 +108,9 @@ def test_a_function_that_the_others_leave_is_called_when_the_step_has_ended() ->
     ]
 
 
-def test_a_condition_that_cannot_be_asked_twice_is_told() -> None:
-    code = trained("if rank == 0 and interval.reached():", "    shown(model)")
+@pytest.mark.parametrize("asked", ["interval.reached()", "better"])
+def test_a_condition_that_cannot_be_asked_twice_or_alike_is_told(asked: str) -> None:
+    found = "better = i > 3 if rank == 0 else None"
+    code = trained(found, f"if rank == 0 and {asked}:", "    shown(model)")
     check_noop(code, "alone_forwards")
     assert [code for code, _ in findings(code, "alone_forwards")] == ["XLA605"]

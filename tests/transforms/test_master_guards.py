@@ -176,6 +176,16 @@ def test_an_answer_that_the_master_finds_decides_for_all() -> None:
     assert opened("if rank == 0:", *(f"    {line}" for line in found)).splitlines() == list(found)
 
 
+def test_an_answer_that_only_the_master_asks_for_is_asked_as_it_was() -> None:
+    lines = ("better = score > best", "if better:", "    print(1)", f"    {SAVE}")
+    assert opened("if rank == 0:", *(f"    {line}" for line in lines)).splitlines() == [
+        *lines[:2],
+        "    if rank == 0:",
+        "        print(1)",
+        lines[3],
+    ]
+
+
 @pytest.mark.parametrize(
     "found",
     [
@@ -195,6 +205,11 @@ def test_what_the_next_round_needs_is_kept_everywhere() -> None:
     text = opened("for epoch in range(3):", *(f"    {line}" for line in lines))
     assert text.splitlines() == ["for epoch in range(3):", *(f"    {line}" for line in (*kept, *BETTER))]
     assert opened(*lines).splitlines() == [kept[0], "if rank == 0:", f"    {kept[1]}", *BETTER]
+
+
+def test_a_condition_that_no_master_meets_is_not_the_masters() -> None:
+    lines = ("if rank == 0 and rank != 0:", "    print(1)", f"    {SAVE}")
+    assert opened(*lines).splitlines() == list(lines)
 
 
 SETTINGS = "\n\n@dataclass\nclass Settings:\n    rank: int = 0\n"
@@ -229,6 +244,14 @@ def test_a_property_asks_for_the_rank_in_an_object_that_is_handed_on(made: str) 
     assert opened in run_only(launched(*lines, before=before), "master_guards")
     other = before.replace("    @property\n", "")  # a method is always true
     assert opened not in run_only(launched(*lines, before=other), "master_guards")
+
+
+def test_the_rank_in_an_object_is_not_that_in_another_one() -> None:
+    others = "\n\nclass Other:\n    rank = 0\n"
+    before = f"from dataclasses import dataclass\n{NAMES}{SETTINGS}{others}{TRAINER}"
+    lines = ("other = Other()", "other.rank = dist.get_rank()", "Trainer(Settings()).keep(model, path)")
+    code = launched(*lines, before=before)
+    assert "            torch.save(model.state_dict(), path)\n" in run_only(code, "master_guards")
 
 
 def test_a_field_of_a_data_class_that_is_a_rank_is_known() -> None:

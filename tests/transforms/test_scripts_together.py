@@ -62,6 +62,12 @@ def test_a_script_that_cannot_be_started_does_not_keep_the_others_back() -> None
     assert obstacles(done["a"]) == []
 
 
+def test_a_script_that_cannot_be_started_goes_the_ways_of_one_process_too() -> None:
+    ways = "if dist.is_initialized():\n            x = 1\n        else:\n            x = torch.ones(1).cuda()"
+    (done,) = program(a=BLOCKED.replace(SHARED, "").replace("print(get_rank())", ways)).values()
+    assert "            x = torch.ones(1).to(torch_xla.device())\n" in done.code
+
+
 def test_scripts_that_all_cannot_be_started_are_left_with_their_helpers() -> None:
     done = program(helpers=HELPERS, a=BLOCKED, b=BLOCKED)
     assert [outcome.code for outcome in done.values()] == [HELPERS, BLOCKED, BLOCKED]
@@ -143,6 +149,14 @@ def test_a_module_that_asks_as_it_is_imported_is_imported_by_each_process() -> N
     assert entry.startswith("    global cluster\n    import cluster\n\n    main()\n")
     assert "rank = xr.global_ordinal()\n" in done["cluster"].code
     assert not any(f.code == "XLA145" for outcome in done.values() for f in outcome.findings)
+
+
+def test_what_uses_such_a_module_at_the_top_follows_its_import() -> None:
+    script = ASKING.replace("import cluster\n", "import cluster\nlevel = cluster.level\n")
+    code = program(train=script, cluster=ASKS + "level = 3\n")["train"].code
+    head, _, entry = code.partition("def _mp_fn(index):\n")
+    assert "cluster.level" not in head
+    assert "    import cluster\n    level = cluster.level\n" in entry.replace("\n\n", "\n")
 
 
 def test_what_imports_such_a_module_at_its_top_is_imported_by_each_process_too() -> None:

@@ -49,6 +49,12 @@ def test_what_is_not_known_to_come_from_a_launcher_is_told(given: str) -> None:
     assert joined(given) == ["XLA160"]
 
 
+def test_what_a_world_size_multiplies_is_none() -> None:
+    code = launched("rate = 2", "rate *= int(os.environ['WORLD_SIZE'])", "dist.init_process_group('nccl')")
+    code = code.replace("group('nccl')", "group('nccl', world_size=rate)")
+    assert [code for code, _ in findings(code, "told_numbers")] == ["XLA160"]
+
+
 @pytest.mark.parametrize("line", ["if args.gpus > 1: print(1)", "print(args.gpus)", "args.batch *= 3"])
 def test_a_count_that_nothing_is_computed_from_is_no_matter(line: str) -> None:
     assert started(line) == []
@@ -56,6 +62,16 @@ def test_a_count_that_nothing_is_computed_from_is_no_matter(line: str) -> None:
 
 def test_a_count_of_devices_is_no_matter() -> None:
     assert started("n = torch.cuda.device_count()", "args.batch = args.batch // n", count="n") == []
+
+
+def test_what_only_counts_the_processes_is_no_matter() -> None:
+    script = (
+        f"{IMPORTS}{OPTIONS}\n\ndef worker(rank, args):\n    torch.zeros(1).cuda()\n"
+        '    dist.init_process_group("nccl", rank=rank, world_size=args.world)\n'
+        '\n\nif __name__ == "__main__":\n    args.world = args.gpus * 1\n'
+        "    mp.spawn(worker, args=(args,), nprocs=args.gpus)\n"
+    )
+    assert [code for code, _ in findings(script, "told_numbers", "launch")] == []
 
 
 @pytest.mark.parametrize(

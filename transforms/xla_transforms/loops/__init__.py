@@ -199,7 +199,13 @@ class Loops:
 
     def pending(self, loop: Loop, node: cst.CSTNode) -> bool:
         """Whether device work of an iteration waits for a barrier where a node is reached."""
-        return self.index.source.offsets(node)[0] > self._first_work(loop) and not self.settled(node)
+        worked = self.index.source.offsets(node)[0] > self._first_work(loop)
+        return worked and not self.behind_barrier(loop, node) and not self.settled(node)
+
+    def behind_barrier(self, loop: Loop, node: cst.CSTNode) -> bool:
+        """Whether the explicit barrier of an iteration comes before a node."""
+        anchor, offsets = self.barrier_after(loop), self.index.source.offsets
+        return anchor is not None and offsets(node)[0] >= offsets(anchor)[1]
 
     def _on_the_way(self, leaving: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The statements in front of one, and those around it, from the last to the loop's first."""

@@ -43,11 +43,20 @@ def run(context: Context) -> None:
         return
     guards = Guards(context)
     for guard, master in context.replicas.alone.of_module(context.index):
-        if _runs(context, guard.body) and not any(context.index.within(guard, li) for li in guards.lines):
+        if any(_runs(context, part) for part in _stays(context, guards, guard, master)):
             _fence(context, guards, guard, master)
     for call, _ in context.reached:
         if _leaves_then_runs(context, call) and not any(True for _ in context.replicas.alone.guards(call)):
             _fence(context, guards, context.index.statement_of(call), Master(only=True))
+
+
+def _stays(context: Context, guards: Guards, guard: cst.If, master: Master) -> list[cst.CSTNode]:
+    """The statements of a guard that the master alone runs in the step: what step closures show is computed
+    by all replicas before, and what runs in one comes behind the barrier."""
+    if any(context.index.within(guard, line) for line in guards.lines):
+        return []
+    shown = guards.lines if not guards.region(guard, master).obstacle else frozenset()
+    return [statement for statement in body_of(guard) if statement not in shown]
 
 
 def _runs(context: Context, node: cst.CSTNode) -> bool:
@@ -71,7 +80,6 @@ def _kept(context: Context, function: cst.FunctionDef) -> bool:
 
 def _alone(context: Context, function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
     """The statements of a function that the master alone reaches."""
-    alone = context.replicas.alone
     behind = False
     for statement in body_of(function):
         if behind:
@@ -79,8 +87,15 @@ def _alone(context: Context, function: cst.FunctionDef) -> Iterator[cst.CSTNode]
             continue
         master = context.replicas.master(statement.test) if isinstance(statement, cst.If) else None
         if isinstance(statement, cst.If) and master is not None:
-            behind = not master.only and not master.rest and alone.ends(statement)
+            behind = not master.only and not master.rest and _ends(statement)
             yield from [statement.body] if master.only else []
+
+
+def _ends(statement: cst.If) -> bool:
+    """Whether the last statement of a block leaves its function, with a value or without: the only way."""
+    lines = body_of(statement)
+    smalls = body_of(lines[-1]) if lines and isinstance(lines[-1], cst.SimpleStatementLine) else lines
+    return bool(smalls) and isinstance(smalls[-1], cst.Return) and statement.orelse is None
 
 
 def _fence(context: Context, guards: Guards, place: cst.CSTNode | None, master: Master) -> None:

@@ -61,25 +61,19 @@ def _place(context: Context, loop: Loop) -> None:
             change.after(anchor, sync)
         else:
             change.wrap(anchor, "{0}; " + sync)
-    _before_exits(context, loop, anchor)
+    _before_exits(context, loop)
 
 
-def _before_exits(context: Context, loop: Loop, anchor: cst.CSTNode | None) -> None:
+def _before_exits(context: Context, loop: Loop) -> None:
     kinds: list[type[cst.CSTNode]] = [cst.Break, cst.Return]
     if not loop.wrapped:
         kinds.append(cst.Continue)
     for kind in kinds:
         for node in context.loops.exits(loop, kind):
-            fenced = anchor is not None and _behind(context, node, anchor)
-            if not fenced and not context.loops.settled(node):
+            if not context.loops.behind_barrier(loop, node) and not context.loops.settled(node):
                 message = "the iteration's barrier comes before it leaves"
                 change = context.plan.change(EXIT, node, message)
                 _insert(context, change, node)
-
-
-def _behind(context: Context, node: cst.CSTNode, anchor: cst.CSTNode) -> bool:
-    offsets = context.index.source.offsets
-    return offsets(node)[0] >= offsets(anchor)[1]
 
 
 def _insert(context: Context, change: Planned, node: cst.CSTNode) -> None:

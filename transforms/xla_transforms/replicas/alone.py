@@ -150,12 +150,6 @@ class Alone:
         master = self.replicas.master(statement.test)
         return (master is not None and master.only) or self._leaves(statement)
 
-    def ends(self, statement: cst.If) -> bool:
-        """Whether the last statement of a block leaves its function: ``return None``."""
-        lines = body_of(statement)
-        smalls = body_of(lines[-1]) if lines and isinstance(lines[-1], cst.SimpleStatementLine) else lines
-        return bool(smalls) and isinstance(smalls[-1], cst.Return) and statement.orelse is None
-
     def _leaves(self, statement: cst.If) -> bool:
         lines = body_of(statement)
         smalls = body_of(lines[-1]) if lines and not isinstance(lines[-1], cst.BaseSmallStatement) else lines
