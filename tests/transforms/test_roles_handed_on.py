@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 from transforms.asking import across, facts, kinds
 from transforms.helpers import check_transformed, findings, migrate
@@ -485,30 +483,3 @@ def test_what_stands_behind_stars_is_found_by_its_keyword_or_position(code: str)
 )
 def test_stars_hold_nothing_of_what_arrives_elsewhere(code: str) -> None:
     assert "optimizer" not in kinds(code, "s")
-
-
-def test_options_that_a_method_hands_to_itself_come_to_an_end() -> None:
-    code = """
-        import torch
-        class Sampler:
-            def sample(self, x, **options):
-                if x is None:
-                    return self.sample(torch.zeros(2, device="cuda"), **options)
-                options["size"] = options.get("size", 2)
-                return x.to(options["device"])
-        Sampler().sample(None, device="cuda")
-    """
-    assert migrate(code).data != dedent(code).encode()
-
-
-def test_options_that_two_calls_hand_on_hold_what_either_gives() -> None:
-    code = """
-    def inner(**options):
-        held = options["m"]
-        return held
-    def outer(**options):
-        return inner(**options)
-    outer(m=Net())
-    outer(m=optim.SGD(p, 0.1))
-    """
-    assert kinds(dedent(code), "held", 1) == {"model", "optimizer"}

@@ -75,16 +75,18 @@ class Program:
 
     @cached_property
     def calls(self) -> dict[str, list[cst.Call]]:
-        """Every call by the last name of what is called: ``c`` for ``a.b.c(...)``; by an empty one where
-        what is called has no name: ``losses[kind](...)``."""
+        """Every call by the last name of what is called: ``c`` for ``a.b.c(...)``, and for ``d(...)`` where
+        ``c`` is imported as ``d``; by an empty one where it has no name: ``losses[kind](...)``."""
         found: dict[str, list[cst.Call]] = defaultdict(list)
         for index in self.modules.values():
+            renamed = _renamed(index)
             for node in index.all(cst.Call):
                 assert isinstance(node, cst.Call)
                 if isinstance(node.func, cst.Attribute):
                     found[node.func.attr.value].append(node)
                 elif isinstance(node.func, cst.Name):
-                    found[node.func.value].append(node)
+                    name = node.func.value
+                    found[_defined_as(index, node.func) if name in renamed else name].append(node)
                 else:
                     found[""].append(node)
         return found
@@ -234,3 +236,18 @@ def names_cuda(index: ModuleIndex) -> bool:
         return True
     bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
     return any("torch.cuda" in binding.name for binding in bindings) or numbers_cuda(index)
+
+
+def _renamed(index: ModuleIndex) -> set[str]:
+    """The names that a module's imports give to what has another one: ``import a as b``."""
+    aliases = (a for a in index.all(cst.ImportAlias) if isinstance(a, cst.ImportAlias))
+    names = (a.asname.name for a in aliases if a.asname is not None)
+    return {name.value for name in names if isinstance(name, cst.Name)}
+
+
+def _defined_as(index: ModuleIndex, name: cst.Name) -> str:
+    """What a name is called where it is imported from, if it only stands for something imported."""
+    owner = index.scope_of(name).owner(name.value)
+    bindings = owner.bindings[name.value] if owner is not None else ()
+    paths = {b.name.rpartition(".")[2] if b.how is How.IMPORT else name.value for b in bindings}
+    return paths.pop() if len(paths) == 1 else name.value

@@ -16,7 +16,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.guarding import Guards
 from xla_transforms.loops import Effect
 from xla_transforms.replicas import Master
-from xla_transforms.replicas.scripts import reachable
+from xla_transforms.replicas.reach import reachable
 from xla_transforms.roles import Kind
 from xla_transforms.tree import LOOPS, body_of, walk
 

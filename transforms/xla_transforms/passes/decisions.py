@@ -11,8 +11,8 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.replicas.reach import comes_to
 from xla_transforms.replicas.regions import exits
-from xla_transforms.replicas.scripts import reachable
 from xla_transforms.roles import Kind
 from xla_transforms.tree import LOOPS, method, receiver, walk
 
@@ -44,7 +44,7 @@ def run(context: Context) -> None:
     for statement in context.index.all(cst.If, cst.While):
         assert isinstance(statement, (cst.If, cst.While))
         test = statement.test
-        if not {test, statement} & answered and not context.roles.dead(statement) and _differs(context, test):
+        if not {test, statement} & answered and not context.roles.dead(statement):
             _decide(context, statement)
 
 
@@ -63,7 +63,7 @@ def _schedule(context: Context, call: cst.Call) -> None:
 
 def _decide(context: Context, statement: cst.If | cst.While) -> None:
     does = _parts_ways(context, statement)
-    if not does:
+    if not does or not _differs(context, statement.test):
         return
     text = " ".join(context.index.source.code(statement.test).split())
     message = f"each replica has its own answer to {text}: {does}"
@@ -95,5 +95,4 @@ def _ends(context: Context, node: cst.CSTNode) -> bool:
 
 def _trains(context: Context, statement: cst.If | cst.For | cst.While) -> bool:
     """Whether a backward pass is reached from a statement."""
-    blocks = [statement.body, *(f.body for f in reachable(context.roles, statement.body))]
-    return any(method(n) == "backward" for block in blocks for n in walk(block))
+    return comes_to(context.roles, statement.body, context.program.calls.get("backward", ()))

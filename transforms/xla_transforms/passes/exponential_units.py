@@ -7,6 +7,8 @@ Source: run on torch_xla 2.1 and 2.9, gradients compared with torch's.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -53,8 +55,10 @@ def run(context: Context) -> None:
     for call, path in live_calls(context):
         if path in _FUNCTIONS:
             _function(context, call, _FUNCTIONS[path])
+    meant = _meant(context)
     for path_of_class, kind in _CLASSES.items():
-        _class(context, path_of_class, kind)
+        if path_of_class in meant:
+            _class(context, kind, meant[path_of_class])
 
 
 def _is(node: cst.BaseExpression | None, word: str) -> bool:
@@ -84,20 +88,28 @@ def _function(context: Context, call: cst.Call, kind: str) -> None:
         change.replace(call, f"{home}.{kind}({text}.clone(), inplace=True)", given)
 
 
-def _class(context: Context, path: str, kind: str) -> None:
+def _class(context: Context, kind: str, found: list[cst.CSTNode]) -> None:
     """Modules, and classes that are handed on: they become a class of the script's own."""
-    found = [n for n in context.index.all(cst.Name, cst.Attribute) if _meant(context, n, path)]
-    if not found:
-        return
     change = context.plan.change(UNIT, found[0], "in place its gradient is right")
     name = _define(context, change, kind)
     for node in found:
         change.replace(node, name)
 
 
-def _meant(context: Context, node: cst.CSTNode, path: str) -> bool:
+def _meant(context: Context) -> dict[str, list[cst.CSTNode]]:
+    """Where a class is named whose gradient is wrong, by the path of the class."""
+    found: dict[str, list[cst.CSTNode]] = defaultdict(list)
+    for node in context.index.all(cst.Name, cst.Attribute):
+        spelled = context.roles.spelled(node)
+        if len(spelled) == 1 and spelled <= _CLASSES.keys() and _used(context, node):
+            found[next(iter(spelled))].append(node)
+    return found
+
+
+def _used(context: Context, node: cst.CSTNode) -> bool:
+    """Whether a class is made use of as it is."""
     outer = context.index.parent(node)
-    if isinstance(outer, _OUTER) or context.roles.spelled(node) != {path} or not context.plan.free(node):
+    if isinstance(outer, _OUTER) or not context.plan.free(node):
         return False
     around = context.index.parent(outer) if isinstance(outer, cst.Arg) else None
     if isinstance(around, cst.ClassDef):  # a class that computes it by itself

@@ -226,8 +226,11 @@ class Decisions:
             return max(self._given_back(call, f) for f in functions if f is not None)
         values = [arg.value for arg in call.args]
         base = receiver(call)
-        held = base if base is not None and Kind.MODEL not in self.roles.kinds(base) else None
-        return self._greatest([*values, held])
+        return self._greatest(v for v in (*values, base) if v is not None and not self._model(v))
+
+    def _model(self, node: cst.BaseExpression) -> bool:
+        """Whether a value is a model, which is the same on all replicas."""
+        return Kind.MODEL in self.roles.kinds(node)
 
     def _given_back(self, call: cst.Call, function: cst.CSTNode) -> State:
         """What a call gives back: the same where only other calls of the function bring what differs."""

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 
 import libcst as cst
 
-from xla_transforms.replicas.scripts import main_guard, reachable
+from xla_transforms.replicas.reach import reachable
+from xla_transforms.replicas.scripts import main_guard
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.spawns import Spawn
 from xla_transforms.scopes import Scope

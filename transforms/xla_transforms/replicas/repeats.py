@@ -11,7 +11,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from xla_transforms.replicas.scripts import METHODS, called
+from xla_transforms.replicas.reach import called
+from xla_transforms.replicas.scripts import METHODS
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
 from xla_transforms.roles.ranks import COUNTS

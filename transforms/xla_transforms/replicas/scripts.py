@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from xla_transforms.replicas.reach import reachable
 from xla_transforms.roles import Kind, Roles
-from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
 from xla_transforms.roles.ranks import COUNTS, PLACES, SIZES, is_option
 from xla_transforms.scopes import How, ModuleIndex
@@ -32,8 +32,6 @@ METHODS = frozenset(
         "setdefault", "split", "startswith", "strip", "update", "upper", "values",
     }
 )  # fmt: skip
-# What a call of a class, of a model, of an instance runs.
-_RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward", Kind.INSTANCE: "__call__"}
 _BY_SCOPE = frozenset(f"builtins.{name}" for name in ("exec", "eval", "globals", "locals", "vars"))
 
 
@@ -106,7 +104,10 @@ class Layout:
         """Whether a statement, or a function that it calls, touches a device or asks for a rank."""
         if self._touches(node, into_functions=False):
             return True
-        return any(self._touches(f.body) for f in reachable(self.roles, node))
+        return any(map(self._touched_in, reachable(self.roles, node)))
+
+    def _touched_in(self, function: cst.FunctionDef) -> bool:
+        return self.roles.remembered(("touches", id(function)), lambda: self._touches(function.body))
 
     def _imports_process(self, line: cst.SimpleStatementLine) -> bool:
         """Whether what is imported asks for a rank at its top: ``rank = int(os.environ["RANK"])``."""
@@ -180,10 +181,17 @@ def _asks(roles: Roles, module: ModuleIndex, seen: set[str]) -> bool:
 def _imported(roles: Roles, line: cst.SimpleStatementLine) -> list[ModuleIndex]:
     """The modules of the program that an import statement imports."""
     index = roles.index(line)
-    bindings = (b for bs in index.scopes[index.source.module].bindings.values() for b in bs)
-    mine = (b for b in bindings if b.how is How.IMPORT and index.within(b.node, line))
-    modules = (roles.program.module_of(binding, index) for binding in mine)
-    return [module for module in modules if module is not None]
+    return roles.remembered(("imports", index.name), lambda: _imports_of(roles, index)).get(line, [])
+
+
+def _imports_of(roles: Roles, index: ModuleIndex) -> dict[cst.CSTNode | None, list[ModuleIndex]]:
+    """The modules of the program that a module imports at its top, by the line."""
+    found: dict[cst.CSTNode | None, list[ModuleIndex]] = {}
+    for binding in (b for bs in index.scopes[index.source.module].bindings.values() for b in bs):
+        module = roles.program.module_of(binding, index) if binding.how is How.IMPORT else None
+        if module is not None:
+            found.setdefault(index.statement_of(binding.node), []).append(module)
+    return found
 
 
 def main_guard(index: ModuleIndex) -> cst.If | None:
@@ -204,34 +212,6 @@ def is_main_guard(statement: cst.If) -> bool:
         and isinstance(target.operator, cst.Equal)
         and any(string_value(side) == "__main__" for side in sides)
     )
-
-
-def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
-    """The functions of the program that a piece of code may come to call, by itself or through others."""
-    found: set[cst.FunctionDef] = set()
-    waiting = [node]
-    while waiting:
-        fresh = _called_in(roles, waiting.pop()) - found
-        found |= fresh
-        waiting.extend(function.body for function in fresh)
-    return found
-
-
-def _called_in(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
-    """The functions that a piece of code calls by itself."""
-    calls = roles.index(node).inside(node, cst.Call)
-    return roles.remembered(("called in", id(node)), lambda: {f for c in calls for f in called(roles, c)})
-
-
-def called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
-    """The functions of the program that a call may run."""
-    for item in roles.facts(call.func):
-        if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
-            yield item.node
-        elif isinstance(item.node, cst.ClassDef) and item.kind in _RUN:
-            run = find_method(roles, item.node, _RUN[item.kind])
-            if run is not None:
-                yield run
 
 
 def _imports(statement: cst.CSTNode) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -13,15 +13,16 @@ import libcst as cst
 from xla_transforms.loops.hidden import HiddenSteps
 from xla_transforms.replicas.hand_updates import hand_updates
 from xla_transforms.replicas.inherited import inherited
+from xla_transforms.replicas.reach import comes_to, leading, running
 from xla_transforms.replicas.repeats import Repeats
-from xla_transforms.replicas.scripts import Layout, asks_on_import, main_guard, reachable
+from xla_transforms.replicas.scripts import Layout, asks_on_import, main_guard
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.ranks import INDEX
 from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, skipped, spawns
 from xla_transforms.scopes import ModuleIndex, parameters
-from xla_transforms.tree import method, receiver, walk
+from xla_transforms.tree import method, receiver
 
 # torch_xla.launch starts processes by multiprocessing's spawn (pytorch/xla v2.9.0, _internal/pjrt.py).
 _IN_NOTEBOOK = "the function that the processes run is a notebook's, from which they cannot import it"
@@ -130,10 +131,8 @@ class Starts:
 
     def joins(self, function: cst.FunctionDef | None) -> bool:
         """Whether what the processes run comes to join a process group."""
-        if function is None:
-            return False
-        joins = {self._function(c) for c in self.roles.program.calls.get("init_process_group", ())}
-        return bool(joins & {function, *reachable(self.roles, function.body)})
+        sites = self.roles.program.calls.get("init_process_group", ())
+        return function is not None and function in leading(self.roles, sites)
 
     @cached_property
     def obstacle(self) -> str:
@@ -262,13 +261,13 @@ class Starts:
     def launching(self) -> set[cst.FunctionDef]:
         """The functions that run in the starting process: they start the others, or call what does."""
         found: set[cst.FunctionDef] = set()
-        waiting = [self._function(launch.call) for launch in self.launches if not self.outside]
+        waiting = [running(self.roles, launch.call) for launch in self.launches if not self.outside]
         waiting += [self._constructor(launch) for launch in self.launches if not self.outside]
         while waiting:
             function = waiting.pop()
             if function is not None and function not in found:
                 found.add(function)
-                waiting += [self._function(site) for site, _ in callers(self.roles, function)]
+                waiting += [running(self.roles, site) for site, _ in callers(self.roles, function)]
         return found
 
     def _constructor(self, launch: Launch) -> cst.FunctionDef | None:
@@ -278,21 +277,12 @@ class Starts:
         owner = self.roles.index(launch.function).class_of(launch.function)
         return find_method(self.roles, owner, "__init__") if isinstance(owner, cst.ClassDef) else None
 
-    def _function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """The function that a node runs in: what stands in its head runs where it is defined."""
-        inner = node
-        for outer in self.roles.index(node).ancestors(node):
-            if isinstance(outer, cst.FunctionDef) and inner is outer.body:
-                return outer
-            inner = outer
-        return None
-
     def before(self, node: cst.CSTNode) -> bool:
         """Whether a node runs before the migrated program has processes: what touches a device must not."""
         if sites := self._later(node):
             with self.roles.guarded(("before", sites[0])) as free:
                 return free and any(self.before(site) for site in sites)
-        function = self._function(node)
+        function = running(self.roles, node)
         if function is not None:
             return function in self.launching
         around = {node, *self.roles.index(node).ancestors(node)}
@@ -331,7 +321,7 @@ class Starts:
         Of a program for one process: those that train.
         """
         found = []
-        for index in self.roles.program.modules.values():
+        for index in filter(self._trains, self.roles.program.modules.values()):
             guard = main_guard(index)
             entry = Entry(guard, index, Layout(self.roles, index, guard))
             if self.spawns(entry):
@@ -340,23 +330,34 @@ class Starts:
                 found.append(entry)
         return found
 
+    def _trains(self, module: ModuleIndex) -> bool:
+        """Whether anything at a module's top comes to train, or to start what does: few modules do."""
+        sites = self._launching_calls | self._training_calls
+        return any(comes_to(self.roles, part, sites) for part in _run_at_top(module.source.module.body))
+
     def spawns(self, entry: Entry) -> bool:
         """Whether a script starts its processes itself."""
-        return self._comes_to(entry, {launch.call for launch in self.launches})
+        parts = _run_at_top(entry.parts)
+        return any(comes_to(self.roles, part, self._launching_calls) for part in parts)
 
     def _runs(self, entry: Entry) -> bool:
         """Whether what a script does joins a process group or, in one process, trains."""
-        name = "init_process_group" if self.roles.program.replicated else "backward"
-        return self._comes_to(entry, set(self.roles.program.calls.get(name, ())))
+        parts = _run_at_top(entry.parts)
+        return any(comes_to(self.roles, part, self._training_calls) for part in parts)
 
-    def _comes_to(self, entry: Entry, sites: set[cst.Call]) -> bool:
-        functions = {self._function(call) for call in sites} - {None}
-        for part in entry.parts if sites else ():
-            if isinstance(part, (cst.FunctionDef, cst.ClassDef)):
-                continue
-            if functions & reachable(self.roles, part) or any(n in sites for n in walk(part)):
-                return True
-        return False
+    @cached_property
+    def _launching_calls(self) -> frozenset[cst.Call]:
+        return frozenset(launch.call for launch in self.launches)
+
+    @cached_property
+    def _training_calls(self) -> frozenset[cst.Call]:
+        name = "init_process_group" if self.roles.program.replicated else "backward"
+        return frozenset(self.roles.program.calls.get(name, ()))
+
+
+def _run_at_top(statements: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+    """The statements that do something where they stand."""
+    return (s for s in statements if not isinstance(s, (cst.FunctionDef, cst.ClassDef)))
 
 
 def _indented(guard: cst.If) -> bool:

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import by_value, classes, declared, generators, handing, ranks, readers, structure
+from xla_transforms.roles import (
+    by_value,
+    classes,
+    declared,
+    generators,
+    handing,
+    options,
+    ranks,
+    readers,
+    structure,
+)
 from xla_transforms.roles.catalog import (
     BUILTIN_NUMBERS,
     DATA_PARALLEL,
@@ -271,7 +281,7 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
     name = function.name.value
     owner = roles.index(function).class_of(function)
     if name == "__call__" and owner is not None:
-        users = _users(roles, owner, function)
+        users = classes.users(roles, owner, function)
         return [(call, 1) for c in users for call in handing.instance_calls(roles, c)]
     if name == "__init__" and owner is not None:
         return _constructing(roles, owner, function)
@@ -283,17 +293,11 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
     return found or handing.indirect_calls(roles, function)
 
 
-def _users(roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef) -> list[cst.ClassDef]:
-    """The class of a method and the subclasses that have it from there."""
-    family = [owner, *classes.subclasses(roles, owner)]
-    return [c for c in family if classes.find_method(roles, c, function.name.value) is function]
-
-
 def _constructing(
     roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef
 ) -> list[tuple[cst.Call, int]]:
     """The calls that run a constructor: those of its class and of subclasses, by name or by value."""
-    users = _users(roles, owner, function)
+    users = classes.users(roles, owner, function)
     found = {call: 1 for c in users for call in handing.class_calls(roles, c)}
     names = [owner.name.value, *(c.name.value for c in classes.subclasses(roles, owner)), "cls"]
     for name in dict.fromkeys(names):
@@ -387,9 +391,7 @@ def _by_star(roles: Roles, site: cst.Call, name: str, position: int) -> Facts:
     found: set[Fact] = set()
     if before is not None and position >= before:
         found |= structure.at(roles, roles.facts(site.args[before].value), (position - before,))
-    for arg in site.args:
-        if arg.star == "**":
-            found |= structure.at(roles, roles.facts(arg.value), (name,))
+    found |= options.value(roles, site, name)
     return frozenset(found) if known(frozenset(found)) else UNKNOWN
 
 

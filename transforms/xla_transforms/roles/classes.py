@@ -92,6 +92,12 @@ def find_method(roles: Roles, node: cst.ClassDef, name: str) -> cst.FunctionDef 
     return None
 
 
+def users(roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef) -> list[cst.ClassDef]:
+    """The class of a method and the subclasses that have it from there."""
+    family = [owner, *subclasses(roles, owner)]
+    return [c for c in family if find_method(roles, c, function.name.value) is function]
+
+
 def attribute_of(roles: Roles, item: Fact, attr: str, node: cst.CSTNode) -> Facts:
     """What ``.attr`` of something with this one fact is; ``node`` is where that is asked."""
     if item.kind is Kind.NAME:

@@ -115,12 +115,18 @@ def _started(roles: Roles, function: cst.FunctionDef, position: int, name: str) 
         target = value_of(call, "target")
         if target is not None and _is(roles, target, function):
             found |= _element(roles, value_of(call, "args"), position)
-    partials = roles.remembered("partials", lambda: _partials(roles))
-    for call in (*partials.get(function.name.value, ()), *partials.get("", ())):
+    for call in _partials_of(roles, function):
         if roles.path(call.func) == _PARTIAL and _is(roles, call.args[0].value, function):
             given = argument(call, name, position + 1)
             found |= roles.facts(given.value) if given is not None else NOTHING
     return frozenset(found)
+
+
+def _partials_of(roles: Roles, function: cst.FunctionDef) -> list[cst.Call]:
+    """The calls of ``partial`` that may be given a function: a variable holds only what is handed on."""
+    every = roles.remembered("partials", lambda: _partials(roles))
+    named = every.get(function.name.value, [])
+    return named + every.get("", []) if _may_be_held(roles, function) else named
 
 
 def _partials(roles: Roles) -> dict[str, list[cst.Call]]:

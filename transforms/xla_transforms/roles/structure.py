@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles import by_value, calls, classes, declared, generators, ranks
+from xla_transforms.roles import by_value, calls, classes, declared, generators, options, ranks
 from xla_transforms.roles.additions import held
 from xla_transforms.roles.catalog import BUILTIN_WRAPPERS, ITERATION_WRAPPERS
-from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, together
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known
 from xla_transforms.tree import method, number_value, receiver, string_value
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _step(roles: Roles, item: Fact, step: int | str) -> Facts:
     if item.kind is Kind.MAPPING and isinstance(item.node, cst.DictComp):
         return roles.facts(item.node.value)
     if item.kind is Kind.MAPPING and isinstance(item.node, cst.Call):
-        return _of_dict_call(roles, item.node, step)
+        return (options.value(roles, item.node, step) if isinstance(step, str) else NOTHING) or UNKNOWN
     return UNKNOWN
 
 
@@ -66,29 +66,6 @@ def _of_dict(roles: Roles, node: cst.Dict, step: int | str) -> Facts:
     chosen = exact or ([] if isinstance(step, str) and step != "*" else [e.value for e in pairs])
     more = held(roles, node, step if isinstance(step, str) and step != "*" else None)
     return more.union(*(roles.facts(e) for e in chosen)) or UNKNOWN
-
-
-def _of_dict_call(roles: Roles, node: cst.Call, step: int | str) -> Facts:
-    """A value of ``dict(name=value)``, or of a function's ``**options``, which it may have got as such."""
-    return _values(roles, node, step) or UNKNOWN
-
-
-def _values(roles: Roles, call: cst.Call, step: int | str) -> Facts:
-    """All values that are seen; options are handed on from function to function, in circles, too."""
-
-    def find() -> Facts:
-        more = held(roles, call, step if isinstance(step, str) and step != "*" else None)
-        chosen = [a.value for a in call.args if a.keyword and step in (a.keyword.value, "*")]
-        handed = [a.value for a in call.args if a.star == "**" and not chosen]
-        items = (item for value in handed for item in roles.facts(value))
-        return together([more, *map(roles.facts, chosen), *map(of_item, items)])
-
-    def of_item(item: Fact) -> Facts:
-        if item.kind is Kind.MAPPING and isinstance(item.node, cst.Call):
-            return _values(roles, item.node, step)
-        return _step(roles, item, step)
-
-    return roles.asked(("value", id(call), step), find, NOTHING)
 
 
 def entered(roles: Roles, facts: Facts) -> Facts:

@@ -1,0 +1,98 @@
+"""Which functions of a program a piece of code may come to call, and from where a call may be reached.
+
+Asked backwards where the aim is known: few calls lead to ``init_process_group``, while a training script may
+come to call thousands of functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import libcst as cst
+
+from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
+from xla_transforms.roles.classes import find_method, users
+from xla_transforms.tree import walk
+
+# What a call of a class, of a model, of an instance runs.
+_RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward", Kind.INSTANCE: "__call__"}
+
+
+def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
+    """The functions of the program that a piece of code may come to call, by itself or through others."""
+    found: set[cst.FunctionDef] = set()
+    waiting = [node]
+    while waiting:
+        fresh = _called_in(roles, waiting.pop()) - found
+        found |= fresh
+        waiting.extend(function.body for function in fresh)
+    return found
+
+
+def comes_to(roles: Roles, node: cst.CSTNode, sites: Collection[cst.Call]) -> bool:
+    """Whether a piece of code may come to one of some calls, by itself or through functions that it calls."""
+    wanted = set(sites)
+    if not wanted or any(n in wanted for n in walk(node)):
+        return bool(wanted)
+    return not leading(roles, sites).isdisjoint(_called_in(roles, node))
+
+
+def leading(roles: Roles, sites: Collection[cst.Call]) -> frozenset[cst.FunctionDef]:
+    """The functions of the program that may come to one of some calls, by themselves or through others."""
+    key = ("leading", frozenset(map(id, sites)))
+    return roles.remembered(key, lambda: _leading(roles, sites))
+
+
+def _leading(roles: Roles, sites: Collection[cst.Call]) -> frozenset[cst.FunctionDef]:
+    found: set[cst.FunctionDef] = set()
+    waiting = [function for site in sites for function in _around(roles, site)]
+    while waiting:
+        function = waiting.pop()
+        if function not in found:
+            found.add(function)
+            waiting += [outer for site in _running(roles, function) for outer in _around(roles, site)]
+    return frozenset(found)
+
+
+def _running(roles: Roles, function: cst.FunctionDef) -> Iterator[cst.Call]:
+    """The calls that run a function; those of ``forward`` are the calls of the model as well."""
+    yield from (site for site, _ in callers(roles, function))
+    owner = roles.index(function).class_of(function)
+    if function.name.value != "forward" or owner is None:
+        return
+    models = users(roles, owner, function)
+    for call in (c for found in roles.program.calls.values() for c in found):
+        if any(f.node in models for f in roles.facts(call.func) if f.kind is Kind.MODEL):
+            yield call
+
+
+def _around(roles: Roles, node: cst.CSTNode) -> Iterator[cst.FunctionDef]:
+    """The functions whose bodies hold a node: what stands in a head runs where it is defined."""
+    inner = node
+    for outer in roles.index(node).ancestors(node):
+        if isinstance(outer, cst.FunctionDef) and inner is outer.body:
+            yield outer
+        inner = outer
+
+
+def running(roles: Roles, node: cst.CSTNode) -> cst.FunctionDef | None:
+    """The function that a node runs in."""
+    return next(_around(roles, node), None)
+
+
+def _called_in(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
+    """The functions that a piece of code calls by itself."""
+    calls = roles.index(node).inside(node, cst.Call)
+    return roles.remembered(("called in", id(node)), lambda: {f for c in calls for f in called(roles, c)})
+
+
+def called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
+    """The functions of the program that a call may run."""
+    for item in roles.facts(call.func):
+        if item.kind is Kind.FUNCTION and isinstance(item.node, cst.FunctionDef):
+            yield item.node
+        elif isinstance(item.node, cst.ClassDef) and item.kind in _RUN:
+            run = find_method(roles, item.node, _RUN[item.kind])
+            if run is not None:
+                yield run

@@ -1,0 +1,73 @@
+"""What ``dict(...)`` and a function's ``**options`` hold, handed on from function to function.
+
+Gathered once for a call, by name: a program of many models hands hundreds of names on through its calls.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from xla_transforms.roles import structure
+from xla_transforms.roles.additions import added, held
+from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, together
+
+if TYPE_CHECKING:
+    from xla_transforms.roles import Roles
+
+_ADDED = "added"  # the detail of what is put into a dictionary after it was made
+
+
+@dataclass(frozen=True)
+class Options:
+    """The values by their names, and what else holds some, each with the names that are not taken from it."""
+
+    named: dict[str, frozenset[cst.BaseExpression]]
+    others: frozenset[tuple[Fact, frozenset[str]]]
+
+
+_EMPTY = Options({}, frozenset())
+
+
+def value(roles: Roles, call: cst.Call, name: str) -> Facts:
+    """What a call is given under a name, by itself or by what it hands on; with ``*`` under any."""
+    return roles.asked(("value", id(call), name), lambda: _value(roles, call, name), NOTHING)
+
+
+def _value(roles: Roles, call: cst.Call, name: str) -> Facts:
+    options = of_call(roles, call)
+    chosen = options.named.values() if name == "*" else [options.named.get(name, frozenset())]
+    parts = [roles.facts(each) for values in chosen for each in values]
+    others = [item for item, hidden in options.others if name not in hidden]
+    return together(parts + [_inside(roles, item, name) for item in others])
+
+
+def _inside(roles: Roles, item: Fact, name: str) -> Facts:
+    if item.detail == _ADDED and item.node is not None:
+        return held(roles, item.node, None if name == "*" else name)
+    return structure.at(roles, frozenset({item}), (name,))
+
+
+def of_call(roles: Roles, call: cst.Call) -> Options:
+    """All that a call is given by name."""
+    return roles.asked(("options", id(call)), lambda: _of_call(roles, call), _EMPTY)
+
+
+def _of_call(roles: Roles, call: cst.Call) -> Options:
+    own = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+    named: dict[str, set[cst.BaseExpression]] = defaultdict(set)
+    others = {(Fact(Kind.MAPPING, _ADDED, call), frozenset[str]())} if added(roles, call) else set()
+    taken = frozenset(own)
+    for item in (f for arg in call.args if arg.star == "**" for f in roles.facts(arg.value)):
+        if item.kind is Kind.MAPPING and isinstance(item.node, cst.Call):
+            more = of_call(roles, item.node)
+            others |= {(each, hidden | taken) for each, hidden in more.others}
+            for name in more.named.keys() - own:
+                named[name] |= more.named[name]
+        else:
+            others.add((item, taken))
+    whole = {name: frozenset(values) for name, values in named.items()}
+    return Options(whole | {name: frozenset({each}) for name, each in own.items()}, frozenset(others))
