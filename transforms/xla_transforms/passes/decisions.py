@@ -1,4 +1,4 @@
-"""Decisions by a number that each replica computes from its own share of the data.
+"""Decisions by a number that each replica computes from its own share of the data, or reads from its clock.
 
 One replica stops early, skips a step or lowers its learning rate while the others go on: they wait for it in
 the next reduction, or train another model from then on.
@@ -11,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.replicas.collectives import MEETINGS, short
 from xla_transforms.replicas.regions import exits
 from xla_transforms.replicas.scripts import reachable
 from xla_transforms.roles import Kind
@@ -82,6 +83,8 @@ def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
         return "they do not take the same number of steps" if _trains(context, statement) else ""
     if context.loops.effects.of(statement.body) or _trains(context, statement):
         return "not all of them take the step"
+    if _meets(context, statement):
+        return "not all of them reach the collective"
     leaves = bool(exits(statement)) or any(_ends(context, n) for n in walk(statement.body))
     around = [a for a in context.index.ancestors(statement) if isinstance(a, LOOPS)]
     if leaves and any(_trains(context, loop) for loop in around):
@@ -93,7 +96,16 @@ def _ends(context: Context, node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Call) and context.roles.path(node.func) in _ENDS
 
 
+def _meets(context: Context, statement: cst.If) -> bool:
+    """Whether what all processes must call together is reached from a statement."""
+    calls = (n for block in _blocks(context, statement) for n in walk(block) if isinstance(n, cst.Call))
+    return any(short(context.roles.path(call.func)) in MEETINGS for call in calls)
+
+
 def _trains(context: Context, statement: cst.If | cst.For | cst.While) -> bool:
     """Whether a backward pass is reached from a statement."""
-    blocks = [statement.body, *(f.body for f in reachable(context.roles, statement.body))]
-    return any(method(n) == "backward" for block in blocks for n in walk(block))
+    return any(method(n) == "backward" for block in _blocks(context, statement) for n in walk(block))
+
+
+def _blocks(context: Context, statement: cst.If | cst.For | cst.While) -> list[cst.CSTNode]:
+    return [statement.body, *(f.body for f in reachable(context.roles, statement.body))]
