@@ -6,6 +6,7 @@ A case is one script, ``native.py``, or a project: all that is Python below ``na
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Case:
     ``compile_slack``      compilations allowed in the second half of the steps (0)
     ``prints_otherwise``   why what it prints is not compared
     ``not_counted``        why its executions are not counted: it reads or recompiles by its nature
+    ``not_run``            by target why its script for that one cannot be run and compared
     """
 
     name: str
@@ -53,6 +55,7 @@ class Case:
     ignore: list[str] = field(default_factory=list)
     not_counted: str = ""
     prints_otherwise: str = ""
+    not_run: Mapping[str, str] = field(default_factory=dict)
 
     def migrated(self, folder: Path, target: str = DEFAULT) -> Path:
         """Write the case into a folder, migrated; the script to run there."""
@@ -64,6 +67,11 @@ class Case:
             written.parent.mkdir(parents=True, exist_ok=True)
             written.write_bytes(outcome.data)
         return next(folder / name for name, path in sources.items() if path == self.native)
+
+    def runs_on(self, target: str) -> bool:
+        """Whether there is an expected script for a target that can be run."""
+        expected = self.native.parent / f"expected_{target.replace('.', '_')}.py"
+        return target not in self.not_run and expected.exists()
 
 
 def sources_of(directory: Path) -> dict[str, Path]:
@@ -107,6 +115,7 @@ def read_case(directory: Path) -> Case | None:
         ignore=settings.get("ignore_parameters", []),
         not_counted=settings.get("not_counted", ""),
         prints_otherwise=settings.get("prints_otherwise", ""),
+        not_run=settings.get("not_run", {}),
     )
 
 

@@ -175,7 +175,8 @@ _TARGETS_NOTES = """\
 ## What is not the same everywhere
 
 - Before 2.3 torch cannot let a move keep a model's parameters: where that would be needed (2.1, sagemaker),
-  an optimizer that is built too early is an error that is reported (XLA412, XLA422).
+  an optimizer that is built too early, where neither line can be put in front of the other nor the model be
+  moved where it is made, is an error that is reported (XLA412, XLA422).
 - `xm.save` of the SageMaker containers waits for all replicas; called on one alone it never returns.
 - Activation checkpointing needs 1.12 there, and the broadcast of initial weights 1.13.
 

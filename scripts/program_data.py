@@ -6,6 +6,7 @@ numpy and Pillow are imported where they are needed: the table of programs can b
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import struct
@@ -163,7 +164,18 @@ def boxes(folder: Path) -> None:
         (folder / "annotations" / f"instances_{part}2017.json").write_text(json.dumps(told))
 
 
+def weights(folder: Path) -> None:
+    """Random weights of a ResNet-18 where `torch.hub` keeps what it fetched: `TORCH_HOME` is the folder."""
+    torch: Any = importlib.import_module("torch")
+    models: Any = importlib.import_module("torchvision.models")
+    torch.manual_seed(0)
+    kept = folder / "hub" / "checkpoints"
+    kept.mkdir(parents=True, exist_ok=True)
+    name = models.ResNet18_Weights.IMAGENET1K_V1.url.rpartition("/")[2]
+    torch.save(models.resnet18().state_dict(), kept / name)
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     made.__name__: made
-    for made in (boxes, captions, cifar10, cifar100, classes, digits, masks, text, tokens, unchecked)
+    for made in (boxes, captions, cifar10, cifar100, classes, digits, masks, text, tokens, unchecked, weights)
 }

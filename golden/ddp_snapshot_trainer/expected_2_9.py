@@ -37,9 +37,7 @@ class Trainer:
     ) -> None:
         self.local_rank = xr.local_ordinal()
         self.global_rank = xr.global_ordinal()
-        torch.__future__.set_swap_module_params_on_conversion(True)
         self.model = model.to(torch_xla.device())
-        torch.__future__.set_swap_module_params_on_conversion(False)
         self.train_data = train_data
         self.optimizer = optimizer
         self.save_every = save_every
@@ -87,6 +85,7 @@ class Trainer:
 def load_train_objs():
     train_set = Spirals(96)
     model = torch.nn.Sequential(torch.nn.Linear(2, 24), torch.nn.Tanh(), torch.nn.Linear(24, 3))
+    model = model.to(torch_xla.device())
     optimizer = torch.optim.SGD(model.parameters(), lr=5e-2)
     return train_set, model, optimizer
 

@@ -17,23 +17,23 @@ from xla_migrate.verify import replica_runner as native_runner
 
 pytestmark = pytest.mark.slow
 
-TARGETS = {"2_1": "2.1", "sagemaker": "sagemaker"}
+TARGETS = ("2.1", "sagemaker")
 STARTER = """\
 import torch_xla.distributed.xla_multiprocessing as xmp
 import migrated
 xmp.spawn(migrated._mp_fn)
 """
 CASES = [
-    (case, name)
+    (case, target)
     for case in runnable_cases()
-    for name in TARGETS
-    if case.replicas == 2 and not case.distributed and (case.native.parent / f"expected_{name}.py").exists()
+    for target in TARGETS
+    if case.replicas == 2 and not case.distributed and case.runs_on(target)
 ]
 
 
-@pytest.mark.parametrize(("case", "name"), CASES, ids=[f"{case.name}-{name}" for case, name in CASES])
+@pytest.mark.parametrize(("case", "target"), CASES, ids=[f"{case.name}-{target}" for case, target in CASES])
 def test_replicas_train_as_the_native_ranks(
-    case: Case, name: str, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, target: str, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     try:
         python = interpreter()
@@ -41,8 +41,8 @@ def test_replicas_train_as_the_native_ranks(
         pytest.skip(str(reason))
     monkeypatch.setenv("GPU_NUM_DEVICES", "2")
     script = tmp_path / "migrated.py"
-    script.write_text(migrate_source(case.native.read_text(), target=TARGETS[name]).code)
-    if name == "sagemaker":
+    script.write_text(migrate_source(case.native.read_text(), target=target).code)
+    if target == "sagemaker":
         script = tmp_path / "started.py"
         script.write_text(STARTER)
         monkeypatch.setenv("XLA_DISABLE_FUNCTIONALIZATION", "1")  # as in the containers' releases

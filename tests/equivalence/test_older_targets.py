@@ -19,13 +19,7 @@ from xla_migrate.verify.replica_runner import record_replicas
 
 pytestmark = pytest.mark.slow
 
-TARGETS = {"2_1": "2.1", "sagemaker": "sagemaker"}
-# Cases that cannot be compared on this release, and why.
-LEFT_OUT = {
-    ("custom_autograd_function_amp", "2_1"): "it imports custom_fwd from torch.amp, which 2.4 has",
-    ("rng_state_checkpoint", "2_1"): "it draws on the device",
-    ("rng_state_checkpoint", "sagemaker"): "it draws on the device",
-}
+TARGETS = ("2.1", "sagemaker")
 SLACK = {
     "amp_optional_branch": {"execution_slack": 8},  # it prints the scale of its scaler
     "checkpoint_resume": {"compile_slack": 3},  # a scaler that resumes begins with other constants
@@ -33,10 +27,8 @@ SLACK = {
 
 
 def _pairs() -> list[tuple[Case, str]]:
-    pairs = [(case, name) for case in runnable_cases() for name in TARGETS]
-    pairs = [(case, name) for case, name in pairs if case.replicas == 1]
-    chosen = [(c, n) for c, n in pairs if (c.native.parent / f"expected_{n}.py").exists()]
-    return [(c, n) for c, n in chosen if not LEFT_OUT.get((c.name, n))]
+    alone = [case for case in runnable_cases() if case.replicas == 1]
+    return [(case, target) for case in alone for target in TARGETS if case.runs_on(target)]
 
 
 @dataclass(frozen=True)
@@ -63,19 +55,19 @@ LAUNCHED = [
     case
     for case in runnable_cases()
     if case.replicas > 1 and case.name != "ddp_process_loop"  # which wants two processes
-    and (case.native.parent / "expected_sagemaker.py").exists()
+    and case.runs_on("sagemaker")
 ]
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=[f"{case.name}-{name}" for case, name in PAIRS])
+@pytest.fixture(scope="module", params=PAIRS, ids=[f"{case.name}-{target}" for case, target in PAIRS])
 def runs(
     request: pytest.FixtureRequest,
     older: Path,
     runner: Runner,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Runs:
-    case, name = request.param
-    migrated = case.migrated(tmp_path_factory.mktemp("scripts"), TARGETS[name])
+    case, target = request.param
+    migrated = case.migrated(tmp_path_factory.mktemp("scripts"), target)
     native = runner.record(case.native, "native", tmp_path_factory.mktemp("native"), argv=case.argv)
 
     def run(mode: str) -> Trace:

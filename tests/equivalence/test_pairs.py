@@ -31,6 +31,26 @@ def test_a_right_migration_agrees(succeed, name):
     assert migrated.stdout == native.stdout != ""
 
 
+RECURRENT = """
+import torch
+model = torch.nn.GRU(3, 4, batch_first=True).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(2, 5, 3).cuda())[0].square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_scan_has_no_losses_of_its_own(succeed):
+    native = succeed(RECURRENT, "native")
+    code = RECURRENT.replace("import torch", "import torch, torch_xla", 1)
+    migrated = succeed(code.replace(".cuda()", '.to("xla")'), "xla")
+    result = compare(native, migrated, BOUNDS["float32"])
+    assert result.agree, str(result)
+    assert result.losses == len(migrated.losses) == 3
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_migration_runs_one_execution_an_iteration(succeed, name):
     native = succeed(program(f"{name}_native"), "native")

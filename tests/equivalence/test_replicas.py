@@ -129,18 +129,21 @@ def test_spawned_ranks_and_synchronised_norms(run):
     assert ranks[0].steps[-1].norms == pytest.approx(alone.steps[-1].norms, rel=1e-4)
 
 
-def test_ranks_started_as_processes(run):
-    loop = """
-    processes = [mp.Process(target=main, args=(rank, world_size)) for rank in range(world_size)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+@pytest.mark.parametrize("times", [1, 2])
+def test_ranks_started_as_processes(run, times):
+    loop = f"""
+    for time in range({times}):
+        processes = [mp.Process(target=main, args=(rank, world_size)) for rank in range(world_size)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+            assert process.exitcode == 0
 """
     spawn = "    mp.spawn(main, args=(world_size,), nprocs=world_size, join=True)\n"
     ranks = good(run(changed("spawn_native", (spawn, loop)), "native"))
     assert ranks[0].losses != ranks[1].losses
+    assert [len(trace.losses) for trace in ranks] == [6 * times] * 2
     assert [trace.stdout for trace in ranks] == ["done\n", ""]
 
 

@@ -12,7 +12,8 @@ import pytest
 from xla_migrate.verify import BOUNDS, Failure, Outcome, Sample, Step, Trace, compare, judge
 from xla_migrate.verify.causes import explained
 from xla_migrate.verify.compare import floor_of
-from xla_migrate.verify.trace import Batch, HostRead
+from xla_migrate.verify.judge import SENT, judge_replicas
+from xla_migrate.verify.trace import Batch, Collective, HostRead
 from xla_migrate.verify.trace_file import BadTrace, Replacing, load, save
 
 FLOAT32 = BOUNDS["float32"]
@@ -41,6 +42,31 @@ def test_differences_within_the_bound_agree_and_are_told():
 
 def test_losses_that_are_no_scalars_on_both_sides_agree():
     assert compare(trace([1.0, None]), trace([1.0, None]), FLOAT32).agree
+
+
+@pytest.mark.parametrize(
+    ("rank", "wrapped", "agree"), [(0, True, False), (1, False, False), (1, True, True)]
+)
+def test_running_means_that_a_wrapper_sends_to_the_other_ranks(rank, wrapped, agree):
+    calls = [Collective("DistributedDataParallel", 3, "train.py:5", 0)] if wrapped else []
+    held = {"norm.running_mean": np.array([0.5, 0.25])}, {"norm.running_mean": np.array([0.4, 0.25])}
+    native = trace(rank=rank, world=2, collectives=calls, modules=[held[0]])
+    migrated = trace(rank=rank, world=2, modules=[held[1]])
+    assert compare(native, migrated, FLOAT32).agree is agree
+
+
+def test_other_buffers_of_wrapped_models_are_compared():
+    calls = [Collective("DistributedDataParallel", 3, "train.py:5", 0)]
+    native = trace(rank=1, world=2, collectives=calls, modules=[{"shadow": np.array([0.5])}])
+    assert not compare(native, trace(rank=1, world=2, modules=[{"shadow": np.array([0.4])}]), FLOAT32).agree
+
+
+@pytest.mark.parametrize("name", ["running_mean", "shadow"])
+def test_it_is_told_that_running_statistics_are_sent(name):
+    calls = [Collective("DistributedDataParallel", 3, "train.py:5", 0)]
+    held = [{"running_var": np.array([0.5])}] if name == "running_mean" else [{"shadow": np.array([0.5])}]
+    ranks = [trace(rank=rank, world=2, collectives=calls, modules=held) for rank in range(2)]
+    assert (SENT in judge_replicas(ranks, ranks).notes) is (name == "running_mean")
 
 
 def test_a_loss_near_zero_is_measured_by_the_largest_loss():

@@ -104,6 +104,29 @@ def test_tensor_that_is_loaded_and_computed_with_is_named() -> None:
     assert findings(code, *BOTH) == [("XLA805", 4)]
 
 
+AVERAGED = """\
+shadow = {name: value.detach().clone() for name, value in net.state_dict().items()}
+table = {"net": net.state_dict(), "shadow": shadow, "epoch": 3, "best": 0.5}
+torch.save(table, "a.pt")
+ck = torch.load("a.pt", map_location="cuda")
+net.load_state_dict(ck["net"])
+epoch, best = ck["epoch"], ck["best"]
+"""
+
+
+def test_what_comes_from_a_checkpoint_and_needs_no_move() -> None:
+    for line in ("last = ck['epoch']", "net.load_state_dict(ck['shadow'])", "other = ck['name']"):
+        assert findings(HEAD + AVERAGED + line + "\n", *BOTH) == []
+    on_host = AVERAGED.replace("value.detach()", "value.cpu()") + "shadow = ck['shadow']\n"
+    assert findings(HEAD + on_host, *BOTH) == []
+
+
+def test_averaged_weights_that_come_from_a_checkpoint_are_named() -> None:
+    assert findings(HEAD + AVERAGED + "shadow = ck['shadow']\n", *BOTH) == [("XLA805", 10)]
+    own = AVERAGED.replace("net.state_dict().items()", "net.named_parameters()")
+    assert findings(HEAD + own + "shadow = ck['shadow']\n", *BOTH) == [("XLA805", 10)]
+
+
 def test_resume_of_a_checkpoint() -> None:
     check_transformed(
         f"""{HEAD}opt = torch.optim.Adam(net.parameters())

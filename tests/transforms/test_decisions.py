@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers import check_noop, migrate
 from replicated import IMPORTS, launched
 
 HEAD = """
+import datetime
+import time
+
 data = torch.utils.data.TensorDataset(torch.randn(64, 4))
 sampler = DistributedSampler(data)
 
@@ -49,6 +53,27 @@ class Stopping:
             self.stop = self.waited > 3
 
 
+class Meter:
+    def __init__(self):
+        self.last = 0.0
+
+    def update(self, value):
+        self.last = value
+
+
+class Watch:
+    def __init__(self):
+        self.start = time.time()
+
+    def over(self):
+        return time.time() - self.start > 60
+
+
+class Plan:
+    def __init__(self):
+        self.start = 3
+
+
 class Pace:
     def __init__(self, optimizer):
         self.steps = 0
@@ -57,6 +82,7 @@ class Pace:
         return self.inherited.rate
 """
 SETUP = (
+    "started, elapsed = 0.0, []",
     "model = DDP(torch.nn.Linear(4, 1).cuda())",
     "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
     "plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)",
@@ -123,6 +149,83 @@ def test_the_function_is_told_apart_by_what_it_is_handed() -> None:
 
 def test_what_an_object_inherits_is_the_same_everywhere() -> None:
     assert told("pace = Pace(optimizer)", "if pace.rate() < 0.1:", "    break") == []
+
+
+def test_durations_that_are_only_shown() -> None:
+    lines = ("took = time.time() - started", "if took > 60:", "    print(took)", "    started = time.time()")
+    assert told("started = time.time()", *lines, in_step=("elapsed.append(time.time())",)) == []
+
+
+def test_a_meter_of_durations_says_nothing_of_other_meters() -> None:
+    meters = (
+        "speed, score = Meter(), Meter()",
+        "speed.update(time.time())",
+        "score.update(mean(evaluate(model, held)))",
+        "if score.last > 0.9:",
+        "    break",
+    )
+    assert told(*meters) == []
+
+
+def test_an_attribute_of_the_same_name_in_another_class() -> None:
+    lines = ("watch, plan = Watch(), Plan()", "if epoch > plan.start:", "    break")
+    assert told(*lines) == []
+
+
+def test_a_name_with_the_time_in_it() -> None:
+    assert told('name = f"run-{time.time()}"', "if name.endswith('0'):", "    optimizer.step()") == []
+
+
+def test_times_beside_reduced_numbers() -> None:
+    lines = ("stats = {'score': mean(evaluate(model, held)), 'took': time.time()}", "if stats['score'] < 1:")
+    assert told(*lines, "    break") == []
+
+
+@pytest.mark.parametrize(
+    "clock",
+    ["time.time()", "time.monotonic()", "time.perf_counter_ns()", "datetime.datetime.now().timestamp()"],
+)
+def test_one_sees_the_time_run_out(clock: str) -> None:
+    lines = (f"if {clock} - started > 3600:", "    break")
+    assert told(*lines) == ["one of them leaves where the others go on"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("watch = Watch()", "if watch.over():", "    break"),
+        ("over = False", "if int(time.time() - started) > 60:", "    over = True", "if over:", "    break"),
+        ("watch = Watch()", "if watch.start < time.time() - 60:", "    break"),
+    ],
+)
+def test_one_sees_the_time_run_out_elsewhere(lines: tuple[str, ...]) -> None:
+    assert told(*lines) == ["one of them leaves where the others go on"]
+
+
+def test_one_steps_while_there_is_time() -> None:
+    lines = ("while time.time() < started:", "    model(data[0]).mean().backward()", "    optimizer.step()")
+    assert told(*lines) == ["they do not take the same number of steps"]
+
+
+def test_one_comes_to_a_collective() -> None:
+    assert told("if time.time() > started:", "    mean(0.0)") == ["not all of them reach the collective"]
+
+
+def test_the_master_decides_by_its_clock_when_to_save() -> None:
+    test = "dist.get_rank() == 0 and time.time() - started > 600"
+    lines = (f"if {test}:", "    torch.save(model.state_dict(), 'a')")
+    code = launched(*SETUP, *STEP, *(f"    {line}" for line in lines), before=HEAD)
+    outcome = migrate(code, "ranks", "process_groups", "master_guards", "checkpoints", "decisions")
+    assert "bool(time.time() - started > 600), lambda answers: answers[0])" in outcome.code
+    assert "XLA171" not in {f.code for f in outcome.findings}
+
+
+def test_the_master_decides_by_its_rank_when_to_save() -> None:
+    test = "rank == 0 and epoch > rank * 10"
+    lines = ("rank = dist.get_rank()", f"if {test}:", "    torch.save(model.state_dict(), 'a')")
+    code = launched(*SETUP, *STEP, *(f"    {line}" for line in lines), before=HEAD)
+    outcome = migrate(code, "ranks", "process_groups", "master_guards", "checkpoints", "decisions")
+    assert "bool(epoch > rank * 10), lambda answers: answers[0])" in outcome.code
 
 
 def test_one_stops_early() -> None:

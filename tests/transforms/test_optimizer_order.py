@@ -148,27 +148,6 @@ def test_where_the_order_matters_the_move_keeps_the_parameters(late: str) -> Non
     assert [(f.code, f.fixed) for f in outcome.findings] == [("XLA412", True)]
 
 
-def test_a_model_and_its_optimizer_from_a_function() -> None:
-    code = """\
-        import torch
-
-
-        def build():
-            net = torch.nn.Linear(2, 2)
-            return net, torch.optim.SGD(net.parameters(), lr=0.1)
-
-
-        def train(net, opt):
-            net.cuda()
-
-
-        net, opt = build()
-        train(net, opt)
-        """
-    text = migrate(code, *ORDER).data.decode()
-    assert f"    {SWITCH}(True)\n    net.to(torch_xla.device())\n    {SWITCH}(False)\n" in text
-
-
 def test_to_the_host_and_back_is_an_error() -> None:
     code = """\
         import torch

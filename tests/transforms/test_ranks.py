@@ -17,6 +17,8 @@ def test_without_replicas_they_stay() -> None:
         'port = int(os.environ["PORT"])',
         "sub = dist.get_rank(group)",
         'os.environ["RANK"] = "0"',
+        'os.environ["RANK"], (os.environ["WORLD_SIZE"], n) = "0", ("2", 1)',
+        'del os.environ["RANK"], os.environ["WORLD_SIZE"]',
         "rank = args.rank",
     ],
 )
@@ -40,6 +42,15 @@ def test_the_runtime_is_asked(native: str, expected: str) -> None:
     text = run_only(launched(f"value = {native}"), "ranks")
     assert f"    value = {expected}\n" in text
     assert "import torch_xla.runtime as xr\n" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['text: str = os.environ["RANK"]', 'text += os.environ["RANK"]', 'text, n = os.environ["RANK"], 1'],
+)
+def test_the_runtime_is_asked_for_what_a_statement_is_given(line: str) -> None:
+    wanted = line.replace('os.environ["RANK"]', "str(xr.global_ordinal())")
+    assert wanted in run_only(launched('text = ""', line), "ranks")
 
 
 def test_an_option_of_the_launcher_is_read_from_the_runtime() -> None:

@@ -160,6 +160,20 @@ def test_a_function_that_averages_by_hand_becomes_a_reduction() -> None:
     assert "dist" not in text.replace("distributed", "")
 
 
+def test_averaging_that_an_option_chooses_beside_a_wrapper_leaves_the_step_reduced() -> None:
+    lines = (*LOSS, "loss.backward()", "if args.by_hand:", "    average_gradients(net)", "opt.step()")
+    wrapped = ("if not args.by_hand:", "    net = torch.nn.parallel.DistributedDataParallel(net)")
+    text = reduced(looped(*lines, functions=AVERAGE, before=wrapped), *ALL)
+    assert "        xm.reduce_gradients(opt)\n        if args.by_hand:\n" in text
+
+
+def test_averaging_that_an_option_chooses_without_a_wrapper_is_the_programs_own() -> None:
+    lines = (*LOSS, "loss.backward()", "if args.by_hand:", "    average_gradients(net)", "opt.step()")
+    text = reduced(looped(*lines, functions=AVERAGE), *ALL)
+    assert "xm.reduce_gradients(opt)\n        if args.by_hand" not in text
+    assert "        opt.step()\n" in text
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers import check_noop, findings, migrate, run_only
 from replicated import launched, spawned
 
@@ -37,6 +38,27 @@ def test_the_module_of_what_another_function_wraps() -> None:
     before += "\n\ndef keep(model):\n    return model.module.state_dict()\n"
     text = run_only(launched("m = wrap(n)", "keep(m)", before=before), "replica_wrappers")
     assert "return model.state_dict()" in text
+
+
+def test_the_module_of_one_of_several_models_stays() -> None:
+    before = "def build(a, b):\n    return DDP(a), b\n"
+    lines = ("one, other = build(a, b)", "save(other.module, one.module)")
+    assert "save(other.module, one)" in run_only(launched(*lines, before=before), "replica_wrappers")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("one, other = build(a, b)",),
+        ("both = build(a, b)", "one, other = both"),
+        ("first, (one, other) = 0, build(a, b)",),
+        ("one, other = [DDP(a), DDP(b)]",),
+    ],
+)
+def test_the_modules_of_several_wrapped_models(lines: tuple[str, ...]) -> None:
+    before = "def build(a, b):\n    return DDP(a), DDP(b)\n"
+    code = launched(*lines, "save(one.module, other.module)", before=before)
+    assert "save(one, other)" in run_only(code, "replica_wrappers")
 
 
 def test_a_wrapped_model_without_a_name_is_told() -> None:

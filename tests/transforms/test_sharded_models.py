@@ -4,6 +4,7 @@ import pytest
 from helpers import migrate, open_findings, run_only
 from replicated import IMPORTS
 
+from xla_transforms.engine import migrate_program
 from xla_transforms.settings import Settings
 
 HEAD = IMPORTS.replace(
@@ -317,3 +318,12 @@ def test_a_scaler_of_sharded_gradients_goes_with_the_others() -> None:
 def test_alone_the_pass_writes_nothing_in_a_script_of_one_process() -> None:
     code = "import torch\nmodel = torch.nn.Linear(2, 2).cuda()\n"
     assert run_only(code, "sharded_models") == code
+
+
+def test_an_empty_package_beside_a_program_that_is_left() -> None:
+    code = script("model = FSDP(model, process_group=group)")
+    plots = "import torch\n\n\ndef plot(t):\n    return t.cuda()\n"
+    files = {"train.py": "from util import plots\n" + code, "util/__init__.py": "", "util/plots.py": plots}
+    outcomes = migrate_program({path: text.encode() for path, text in files.items()})
+    assert [f.code for f in outcomes["util/__init__.py"].findings] == []
+    assert "XLA197" in {f.code for f in outcomes["train.py"].findings}

@@ -51,7 +51,7 @@ class Guards:
     def differs(self, test: cst.CSTNode) -> bool:
         """Whether a condition is answered by each replica for itself."""
         decisions = self.context.replicas.decisions
-        return decisions.differs(test) or decisions.of_master(test)
+        return decisions.differs(test) or decisions.of_master(test) or decisions.of_rank(test)
 
     def around(self, node: cst.CSTNode) -> list[Region]:
         """The guards of the master around a node, innermost first."""

@@ -18,10 +18,14 @@ from xla_transforms.roles.calls import callers
 from xla_transforms.roles.catalog import MODEL_METHODS_SAME
 from xla_transforms.roles.classes import is_self
 from xla_transforms.scopes import ModuleIndex
-from xla_transforms.tree import body_of, children, dotted, method, receiver, value_of, walk
+from xla_transforms.tree import COMPREHENSIONS, body_of, children, dotted, method, receiver, value_of, walk
 
 _SWITCH = "__future__.set_swap_module_params_on_conversion"
 _READS = ("parameters", "named_parameters")
+_CHOOSING = (
+    cst.If, cst.IfExp, cst.BooleanOperation, cst.For, cst.While, cst.Try, cst.TryStar, cst.Match,
+    cst.Lambda, *COMPREHENSIONS,
+)  # fmt: skip
 Path = list[tuple[cst.CSTNode, cst.CSTNode]]
 
 
@@ -182,6 +186,33 @@ def comes_before(roles: Roles, one: cst.CSTNode, other: cst.CSTNode) -> bool | N
     """Whether one node runs before another one, ``None`` where that is not known."""
     answers = {_earlier(roles, a, b) for a in _paths(roles, one) for b in _paths(roles, other)}
     return answers.pop() if len(answers) == 1 else None
+
+
+def surely_follows(roles: Roles, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Whether a node runs behind another one in any case, if nothing ends the program before."""
+    pairs = [(a, b) for a in _paths(roles, one) for b in _paths(roles, other)]
+    return comes_before(roles, one, other) is True and all(_unconditional(roles, *pair) for pair in pairs)
+
+
+def _unconditional(roles: Roles, one: Path, other: Path) -> bool:
+    """Whether no choice or loop lies on the other path where the two part, or further in."""
+    shared = sum(a[0] is b[0] and a[1] is b[1] for a, b in zip(one, other, strict=False))
+    around: set[cst.CSTNode] = set()
+    if shared < len(one):
+        scope, node = one[shared]
+        around = {node, *roles.index(scope).ancestors(node)}
+    for scope, node in other[shared:]:
+        for outer, inner in _steps(roles.index(scope), node):
+            if outer is scope or outer in around:
+                break
+            if isinstance(outer, _CHOOSING) and not _always(roles, outer, inner):
+                return False
+    return True
+
+
+def _always(roles: Roles, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
+    """Whether a choice was made for good on CUDA."""
+    return isinstance(outer, cst.If) and (inner is outer.test or roles.fold(outer.test) is not None)
 
 
 def _exclusive(roles: Roles, one: cst.CSTNode, other: cst.CSTNode) -> bool:

@@ -13,6 +13,11 @@ from xla_transforms.roles.catalog import DATA_PARALLEL, DISTRIBUTED_DATA_PARALLE
 from xla_transforms.scopes import Binding, How, parameters
 from xla_transforms.tree import method, receiver, value_of
 
+Path = tuple[int, ...]
+Part = tuple[cst.CSTNode, Path]
+"""An expression, and the indices that lead to a part of its value."""
+_DEPTH = 4
+
 
 class Wrappers:
     """The wrappers of some kind in one program, by the dotted paths that make them."""
@@ -39,31 +44,35 @@ class Wrappers:
 
         Also from a branch that is not taken any more: what is said of the wrapper there goes with it.
         """
-        seen: set[cst.CSTNode] = set()
-        waiting = [node] if node is not None and self.calls else []
+        seen: set[Part] = set()
+        waiting: list[Part] = [(node, ())] if node is not None and self.calls else []
         while waiting:
             current = waiting.pop()
-            if current in seen:
+            if current in seen or len(current[1]) > _DEPTH:
                 continue
             seen.add(current)
-            if self.makes(current):
+            if not current[1] and self.makes(current[0]):
                 return True
-            waiting += self._sources(current)
+            waiting += self._sources(*current)
         return False
 
-    def _sources(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The expressions whose value may be that of this one."""
-        if isinstance(node, cst.Call):
-            yield from self._of_call(node)
+    def _sources(self, node: cst.CSTNode, path: Path) -> Iterator[Part]:
+        """The expressions whose value may be that of this one, or of the part of it at a path."""
+        if isinstance(node, (cst.Tuple, cst.List)) and path and path[0] < len(node.elements):
+            yield node.elements[path[0]].value, path[1:]
+        elif isinstance(node, cst.Call):
+            yield from ((value, path) for value in self._of_call(node))
         elif isinstance(node, cst.IfExp):
-            yield from (node.body, node.orelse)
-        elif isinstance(node, cst.Name):
-            scope = self.roles.index(node).scope_of(node).owner(node.value)
-            for binding in scope.bindings[node.value] if scope is not None else ():
-                yield from self._of_binding(binding)
-        elif isinstance(node, cst.Attribute):
-            for binding in self._assigned(node):
-                yield from self._of_binding(binding)
+            yield from ((node.body, path), (node.orelse, path))
+        elif isinstance(node, (cst.Name, cst.Attribute)):
+            for binding in self._bindings(node):
+                yield from ((value, (*own, *path)) for value, own in self._of_binding(binding))
+
+    def _bindings(self, node: cst.Name | cst.Attribute) -> list[Binding]:
+        if isinstance(node, cst.Attribute):
+            return self._assigned(node)
+        scope = self.roles.index(node).scope_of(node).owner(node.value)
+        return scope.bindings[node.value] if scope is not None else []
 
     def _of_call(self, node: cst.Call) -> Iterator[cst.CSTNode]:
         """``DDP(model).train()``, and functions of the program that return one."""
@@ -83,11 +92,11 @@ class Wrappers:
             return list(found)
         return [b for b in found if self.roles.index(b.node).class_of(b.node) in owners]
 
-    def _of_binding(self, binding: Binding) -> Iterator[cst.CSTNode]:
+    def _of_binding(self, binding: Binding) -> Iterator[Part]:
         if binding.how is How.PARAMETER and isinstance(binding.statement, cst.FunctionDef):
-            yield from self._arguments(binding.statement, binding.node)
-        elif binding.value is not None and not binding.path:
-            yield binding.value
+            yield from ((value, ()) for value in self._arguments(binding.statement, binding.node))
+        elif binding.value is not None and (binding.how is How.ASSIGN or not binding.path):
+            yield binding.value, binding.path
 
     def _arguments(self, function: cst.FunctionDef, param: cst.CSTNode) -> Iterator[cst.CSTNode]:
         position = next(i for i, p in enumerate(parameters(function)) if p is param)

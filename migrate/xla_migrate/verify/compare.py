@@ -360,12 +360,15 @@ def _final(pair: Pair, name: str, one: Array, other: Array, floor: float) -> Div
 
 def _buffers(pair: Pair) -> Iterator[Found]:
     """What modules hold beside the parameters of optimizers. The running variance of a BatchNorm is left
-    out: torch_xla computes it otherwise, and an evaluation shows where that matters."""
+    out: torch_xla computes it otherwise, and an evaluation shows where that matters. So is the running mean
+    on ranks to which a wrapper sends the first one's before every forward pass: replicas take that where
+    they evaluate."""
+    left = ("running_var", "running_mean") if pair.native.takes_statistics else ("running_var",)
     held = {name for names in pair.native.names for name in names}
     for ones, others in zip(pair.native.modules, pair.migrated.modules, strict=False):
         floor = SMALL * max((_rms(one) for one in ones.values()), default=0.0)
         for name, one in ones.items():
-            if name in others and name not in held and not name.endswith("running_var"):
+            if name in others and name not in held and not name.endswith(left):
                 yield Place(LATE, PARAMETER), _final(pair, name, one, others[name], floor)
 
 

@@ -17,6 +17,11 @@ BATCH_NORM = 0.1
 """What an evaluation may differ by in a model with a BatchNorm: torch_xla keeps the running variance
 without Bessel's correction, so it is smaller by one part in the number of values of a batch."""
 
+SENT = (
+    "DistributedDataParallel sends the first rank's running statistics before every forward pass, replicas "
+    "take them where they evaluate: those of the others are compared there, not at the end"
+)
+
 NUMBERS = ("loss", "gradient norm", "parameter", "final parameter", "evaluation")
 WORSE = (Outcome.EQUAL, Outcome.WITHIN, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 
@@ -71,6 +76,8 @@ def judge_replicas(
         judge(one, other, bounds=bounds, ignore=ignore, replicas=problems) for one, other in pairs
     ]
     worst = max(verdicts, key=lambda verdict: WORSE.index(verdict.outcome))
+    if any(trace.takes_statistics and has_batch_norm(trace) for trace in native):
+        worst = replace(worst, notes=(*worst.notes, SENT))
     if len(native) == 1 and not problems and worst.outcome is Outcome.DIVERGED:
         reason = comparable_samples(native[0], replicas)
         if reason:

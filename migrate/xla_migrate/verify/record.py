@@ -200,6 +200,7 @@ class _Xla:
             draws=lambda: randomness.draws, progress=_progress(request), limit=request.steps
         )
         xla_side.watch_reductions(recorder)
+        xla_side.watch_scans(recorder)
         recorder.install()
         _run_script(request, trace, self.replica)
         recorder.write_into(trace, xla_side.materialise)
@@ -220,6 +221,7 @@ class _Xla:
         root = Path(request.script).parent
         reads = HostReads(root, lambda: len(recorder.steps), xla_side.executions)
         xla_side.watch_batches(observe)
+        xla_side.watch_scans(recorder)
         recorder.install()
         reads.install()
         _run_script(request, trace)

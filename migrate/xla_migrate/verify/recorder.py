@@ -91,8 +91,12 @@ class Recorder:
         self._watch_tracing()
 
     def _watch_tracing(self) -> None:
-        """What a model computes to be traced is no evaluation; measured, that would be part of its graph."""
-        traced: Callable[..., Any] = torch.jit.trace_module
+        self.traces("trace_module", torch.jit, torch.jit._trace)
+
+    def traces(self, name: str, *owners: Any) -> None:
+        """What a function computes to have a graph is no evaluation and no loss; measured, that would be
+        part of the graph."""
+        traced: Callable[..., Any] = getattr(owners[0], name)
 
         @functools.wraps(traced)
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -102,15 +106,15 @@ class Recorder:
             finally:
                 self._tracing = outside
 
-        for owner in (torch.jit, torch.jit._trace):
-            setattr(owner, "trace_module", watched)  # noqa: B010
+        for owner in owners:
+            setattr(owner, name, watched)
 
     def _watch_backward(self) -> None:
         backward = torch.autograd.backward
 
         @functools.wraps(backward)
         def watched(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            if self._in_backward:  # of a block that activation checkpointing computes again: no loss
+            if self._in_backward or self._tracing:  # a block that checkpointing computes again: no loss
                 backward(tensors, *args, **kwargs)
                 return
             self._loss_given(tensors)

@@ -221,6 +221,11 @@ class Trace:
     parameters: list[list[Array]] = field(default_factory=list)
     modules: list[dict[str, Array]] = field(default_factory=list)
 
+    @property
+    def takes_statistics(self) -> bool:
+        """Whether a ``DistributedDataParallel`` sends another rank's buffers here before a forward pass."""
+        return self.rank > 0 and any(c.name == "DistributedDataParallel" for c in self.collectives)
+
 
 def name_of(trace: Trace, optimizer: int, position: int) -> str:
     """What a report calls a parameter: its name in the model, else its place in the optimizer."""

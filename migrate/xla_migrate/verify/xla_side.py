@@ -117,6 +117,16 @@ def watch_reductions(recorder: Recorder) -> None:
         before([xm], name, lambda: note(recorder))
 
 
+def watch_scans(recorder: Recorder) -> None:
+    """A scan differentiates its function to have the graphs: torch_xla 2.9 computes every GRU so
+    (``_patched_functions.py``)."""
+    try:
+        scan = module("torch_xla.experimental.scan")
+    except ImportError:  # before 2.6
+        return
+    recorder.traces("value_and_grad_partitioned", scan)
+
+
 def note(recorder: Recorder) -> None:
     """One reduction is one entry, however many calls it takes."""
     if recorder.order[-1:] != ["reduce"]:

@@ -1,4 +1,4 @@
-"""Decisions by a number that each replica computes from its own share of the data.
+"""Decisions by a number that each replica computes from its own share of the data, or reads from its clock.
 
 One replica stops early, skips a step or lowers its learning rate while the others go on: they wait for it in
 the next reduction, or train another model from then on.
@@ -11,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.replicas.collectives import MEETINGS, short
 from xla_transforms.replicas.reach import comes_to
 from xla_transforms.replicas.regions import exits
 from xla_transforms.roles import Kind
@@ -82,6 +83,8 @@ def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
         return "they do not take the same number of steps" if _trains(context, statement) else ""
     if context.loops.effects.of(statement.body) or _trains(context, statement):
         return "not all of them take the step"
+    if _meets(context, statement):
+        return "not all of them reach the collective"
     leaves = bool(exits(statement)) or any(_ends(context, n) for n in walk(statement.body))
     around = [a for a in context.index.ancestors(statement) if isinstance(a, LOOPS)]
     if leaves and any(_trains(context, loop) for loop in around):
@@ -91,6 +94,16 @@ def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
 
 def _ends(context: Context, node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Call) and context.roles.path(node.func) in _ENDS
+
+
+def _meets(context: Context, statement: cst.If) -> bool:
+    """Whether what all processes must call together is reached from a statement."""
+    return comes_to(context.roles, statement.body, context.once(_meetings))
+
+
+def _meetings(context: Context) -> list[cst.Call]:
+    calls = (c for name in MEETINGS for c in context.program.calls.get(name, ()))
+    return [c for c in calls if short(context.roles.path(c.func)) in MEETINGS]
 
 
 def _trains(context: Context, statement: cst.If | cst.For | cst.While) -> bool:

@@ -15,6 +15,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.loops.effects import Effect
 from xla_transforms.roles import Kind
+from xla_transforms.roles.elsewhere import text_at
 from xla_transforms.tree import method, receiver, value_of, walk
 
 CLOSURE = Rule(
@@ -45,15 +46,32 @@ def _closure(context: Context, call: cst.Call, optimizer: cst.BaseExpression) ->
     closure, found = value_of(call, "closure", 0), []
     for function in (f.node for f in context.roles.facts(closure)) if closure is not None else ():
         if isinstance(function, cst.FunctionDef) and context.roles.index(function) is context.index:
-            found += list(_backward(context, function))
-    for statement in found:
+            found += [(s, _named_in(context, optimizer, s, function)) for s in _backward(context, function)]
+    for statement, name in found if all(name for _, name in found) else ():
         change = context.plan.change(CLOSURE, statement, "the gradients' mean is what the step sees")
-        text = change.spell(context.target.reduce_gradients)
-        change.after(statement, text.replace("{0}", context.index.source.code(optimizer)))
+        change.after(statement, change.spell(context.target.reduce_gradients).replace("{0}", name))
+    if found and not all(name for _, name in found):
+        message = "the step's closure has no name for the optimizer: nothing reduces its gradients"
+        advice = "hand it the optimizer, and call xm.reduce_gradients(optimizer) behind its backward pass"
+        context.plan.report(CLOSURE, call, message, advice, severity=Severity.ERROR)
     if not found:
         message = "the step's closure is not seen: its gradients are not reduced over the replicas"
         advice = "call xm.reduce_gradients(optimizer) in the closure, behind its backward pass"
         context.plan.report(CLOSURE, call, message, advice, severity=Severity.ERROR)
+
+
+def _named_in(
+    context: Context, optimizer: cst.BaseExpression, place: cst.CSTNode, closure: cst.FunctionDef
+) -> str:
+    """What the optimizer is called in a closure that another function may have made; empty for nothing."""
+    if name := text_at(context.roles, optimizer, place):
+        return name
+    mine = context.roles.origins(optimizer, Kind.OPTIMIZER)
+    for node in walk(closure.body):
+        base = receiver(node) if method(node) == "zero_grad" else None
+        if base is not None and mine and context.roles.origins(base, Kind.OPTIMIZER) == mine:
+            return context.index.source.code(base)
+    return ""
 
 
 def _backward(context: Context, function: cst.FunctionDef) -> Iterator[cst.CSTNode]:

@@ -113,7 +113,12 @@ def _converted(context: Context, node: cst.CSTNode) -> bool:
 
 
 def _written(context: Context, node: cst.CSTNode) -> bool:
-    return isinstance(context.index.parent(node), (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.Del))
+    parent = context.index.parent(node)
+    if isinstance(parent, (cst.Element, cst.Tuple, cst.List)):  # of ``a, b = ...``
+        return _written(context, parent)
+    if isinstance(parent, (cst.AnnAssign, cst.AugAssign)):
+        return parent.target is node
+    return isinstance(parent, (cst.AssignTarget, cst.Del))
 
 
 def _is_number(context: Context, node: cst.BaseExpression) -> bool:

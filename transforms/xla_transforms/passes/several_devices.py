@@ -47,7 +47,7 @@ _ZERO = (
 
 
 def run(context: Context) -> None:
-    if not context.names_cuda:
+    if not context.names_cuda or not context.index.source.module.body:  # a package may be empty
         return
     _several(context)
     _sharded(context)

@@ -42,8 +42,15 @@ class Averaging:
         return [c for c in found if short(self.roles.path(c.func)) == "all_reduce" and _gradient(c)]
 
     def averages(self, statement: cst.CSTNode) -> bool:
-        """Whether a statement reduces gradients by hand, itself or in a function of the program it calls."""
-        return bool(self.calls) and self._holds(statement, 0)
+        """Whether a statement reduces gradients by hand, itself or in a function of the program it calls.
+
+        Where models are wrapped, too, one that does so under a condition may stand for the wrapper's way:
+        then the step reduces in any case. The mean of gradients that are equal already is the same.
+        """
+        chosen = isinstance(statement, cst.If) and self.roles.fold(statement.test) is not True
+        if not self.calls or (chosen and self.replicas.wrappers.calls):
+            return False
+        return self._holds(statement, 0)
 
     def _holds(self, node: cst.CSTNode, depth: int) -> bool:
         for call in (n for n in walk(node, into_functions=False) if isinstance(n, cst.Call)):

@@ -29,6 +29,11 @@ _PARAMETERS = {
     "barrier": (),
     "monitored_barrier": (),
 }
+MEETINGS = frozenset(_PARAMETERS) | {
+    "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single",
+    "all_gather_into_tensor", "gather_object", "scatter_object_list",
+}  # fmt: skip
+"""Those that wait until all processes have called them."""
 _OPERATIONS = ("ReduceOp", "reduce_op", "distributed_c10d.ReduceOp")
 _GROUPS = {"torch.distributed.group.WORLD", "torch.distributed.GroupMember.WORLD"}
 _IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_")  # methods that change a tensor and give it back: div_

@@ -1,4 +1,5 @@
-"""Which values differ between replicas: what is computed from a replica's own share of the data.
+"""Which values differ between replicas: what is computed from a replica's own share of the data, or read
+from its own clock.
 
 Python that decides by such a value decides otherwise on each replica, unless the value was reduced first.
 """
@@ -17,7 +18,7 @@ from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import sites
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import Facts, of_kind
-from xla_transforms.roles.ranks import SIZES
+from xla_transforms.roles.ranks import PLACES, SIZES
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Binding, How, Scope, parameters
 from xla_transforms.tree import children, method, receiver, value_of, walk
@@ -40,6 +41,16 @@ _SAMPLERS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.dat
 _COUNTS = frozenset(
     {"builtins.len", "builtins.range", "builtins.isinstance", "builtins.hasattr", "builtins.type"}
 )
+_CLOCKS = frozenset(
+    {
+        *(f"time.{name}" for name in ("time", "monotonic", "perf_counter", "process_time")),
+        *(f"time.{name}_ns" for name in ("time", "monotonic", "perf_counter", "process_time")),
+        "timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow",
+    }
+)  # fmt: skip
+_NUMBERS = frozenset(
+    f"builtins.{name}" for name in ("abs", "bool", "float", "int", "max", "min", "round", "sum")
+)
 
 
 class State(IntEnum):
@@ -47,7 +58,8 @@ class State(IntEnum):
 
     SAME = 0  # as far as is known
     REDUCED = 1  # made the same by a collective
-    OWN = 2
+    TIMED = 2  # by a replica's own clock
+    OWN = 3
 
 
 class Decisions:
@@ -59,7 +71,13 @@ class Decisions:
 
     def differs(self, node: cst.CSTNode) -> bool:
         """Whether a value is a replica's own."""
-        return self._state(node) is State.OWN
+        return self._state(node) in (State.TIMED, State.OWN)
+
+    def of_rank(self, test: cst.CSTNode) -> bool:
+        """Whether a condition is computed from the rank."""
+        return any(
+            isinstance(n, cst.BaseExpression) and self.replicas.number(n) in PLACES for n in walk(test)
+        )
 
     def _state(self, node: cst.CSTNode | None) -> State:
         if node is None:
@@ -82,6 +100,8 @@ class Decisions:
             return self._call(node)
         if isinstance(node, (cst.Lambda, cst.BaseString)) and not isinstance(node, cst.FormattedString):
             return State.SAME
+        if isinstance(node, (cst.DictElement, cst.FormattedString)):
+            return _timeless(self._greatest(children(node)))
         return self._greatest(children(node))
 
     def _greatest(self, nodes: Iterable[cst.CSTNode | None]) -> State:
@@ -96,7 +116,7 @@ class Decisions:
         if (scope.node, node.value) in self._reduced:
             return State.REDUCED
         found = [self._binding(b) for b in self.roles.bindings(node)]
-        return max([*found, self._greatest(self._stored(scope, node.value))], default=State.SAME)
+        return max([*found, _timeless(self._greatest(self._stored(scope, node.value)))], default=State.SAME)
 
     def of_master(self, test: cst.CSTNode) -> bool:
         """Whether the master alone has the answer to a condition, the others what it was before."""
@@ -129,10 +149,17 @@ class Decisions:
             return self._returned(computed)
         if node.attr.value in self._reduced_attributes:
             return State.REDUCED
-        found = [self._binding(b) for b in self.roles.program.attributes.get(node.attr.value, ())]
+        found = [self._set(b, node) for b in self.roles.program.attributes.get(node.attr.value, ())]
         if State.REDUCED in found:
             return State.REDUCED
         return max([*found, State.SAME if found else self._state(node.value)])
+
+    def _set(self, binding: Binding, node: cst.Attribute) -> State:
+        """What a binding makes of an attribute; a clock's reading is one of its own class alone."""
+        state = self._binding(binding)
+        owners = [self.roles.index(n).class_of(n) for n in (binding.node, node)]
+        objects = [item.node for item in self._objects(node.value)]
+        return state if owners[0] in (owners[1], *objects) else _timeless(state)
 
     def _property(self, node: cst.Attribute) -> cst.FunctionDef | None:
         """The method that computes an attribute of an object of the program."""
@@ -169,7 +196,8 @@ class Decisions:
                 break
             if isinstance(outer, cst.If) and self.replicas.master(outer.test) is None:
                 tests.append(outer.test)
-        return State.OWN if any(self._state(t) is State.OWN for t in tests) else State.SAME
+        state = self._greatest(tests)
+        return state if state in (State.TIMED, State.OWN) else State.SAME
 
     def _parameter(self, binding: Binding) -> State:
         function = binding.statement
@@ -180,7 +208,8 @@ class Decisions:
         if position is None:
             return State.SAME
         name, calls = params[position].name.value, sites(self.roles, function)
-        return self._greatest(value_of(site, name, position - taken) for site, taken in calls)
+        found = self._greatest(value_of(site, name, position - taken) for site, taken in calls)
+        return _timeless(found)  # meters take durations beside losses
 
     def _objects(self, node: cst.BaseExpression) -> Facts:
         return of_kind(self.roles.facts(node), Kind.INSTANCE)
@@ -219,6 +248,8 @@ class Decisions:
         path = self.roles.path(call.func)
         if path in _COUNTS or (method(call) == "keys" and not call.args):
             return State.SAME
+        if path in _CLOCKS:
+            return State.TIMED
         if short(path):
             return State.REDUCED if short(path) in _EQUALIZES else State.SAME
         functions = [f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION]
@@ -226,7 +257,9 @@ class Decisions:
             return max(self._given_back(call, f) for f in functions if f is not None)
         values = [arg.value for arg in call.args]
         base = receiver(call)
-        return self._greatest(v for v in (*values, base) if v is not None and not self._model(v))
+        given = self._greatest(v for v in values if not self._model(v))
+        held = base if base is not None and not self._model(base) else None
+        return max(given if path in _NUMBERS else _timeless(given), self._state(held))
 
     def _model(self, node: cst.BaseExpression) -> bool:
         """Whether a value is a model, which is the same on all replicas."""
@@ -280,3 +313,8 @@ class Decisions:
     @cached_property
     def _reduced_attributes(self) -> set[str]:
         return {n.attr.value for n in self._collectives if isinstance(n, cst.Attribute)}
+
+
+def _timeless(state: State) -> State:
+    """A state where readings of a clock are not followed further."""
+    return State.SAME if state is State.TIMED else state

@@ -89,13 +89,14 @@ def _start_here(rank: int, world: int, starts: Starts) -> None:
     for module in (torch.multiprocessing, importlib.import_module("torch.multiprocessing.spawn")):
         for name in ("spawn", "start_processes"):
             setattr(module, name, spawn)
-    _run_own_process(rank, world)
+    _run_own_process(rank, world, starts)
 
 
-def _run_own_process(rank: int, world: int) -> None:
+def _run_own_process(rank: int, world: int, starts: Starts) -> None:
     """Of the processes that a script starts with a function of its own, the one with this rank runs,
-    in here; the workers of loaders and of libraries start as ever."""
-    started = [0]
+    in here; the workers of loaders and of libraries start as ever. As many as there are ranks start
+    together."""
+    started: list[Any] = []
     begin, wait = multiprocessing.process.BaseProcess.start, multiprocessing.process.BaseProcess.join
 
     def start(process: Any) -> None:
@@ -103,15 +104,18 @@ def _run_own_process(rank: int, world: int) -> None:
             begin(process)
             return
         process.done_here = True
-        started[0] += 1
-        if (started[0] - 1) % world == rank:
+        if len(started) % world == 0:
+            starts.begin()
+        started.append(process)
+        if (len(started) - 1) % world == rank:
             process._target(*process._args, **process._kwargs)
 
     def join(process: Any, timeout: float | None = None) -> None:
         if not hasattr(process, "done_here"):
             wait(process, timeout)
-        elif rank:
-            raise SystemExit(0)
+        elif process in started:  # the first of those that were started together
+            started.clear()
+            starts.wait()
 
     kind: Any = multiprocessing.process.BaseProcess
     kind.start, kind.join = start, join
