@@ -22,6 +22,7 @@ from xla_transforms.roles.fold import (
     TRUE_ON_CUDA,
     counts_devices,
     launched,
+    looks_for_amp,
     numbers_gpu,
 )
 from xla_transforms.tree import walk
@@ -86,7 +87,9 @@ class Folds:
         if isinstance(node, cst.Comparison):
             counts = counts_devices(roles, node.left)
             return counts or self.is_grouped(node) or (numbers_gpu(roles, node) and self._moves_inside(node))
-        decided = isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
+        if not isinstance(node, cst.Call):
+            return self.is_grouped(node)
+        decided = roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA or looks_for_amp(roles, node)
         return decided or self.is_grouped(node)
 
     def is_grouped(self, node: cst.CSTNode) -> bool:
@@ -125,8 +128,8 @@ class Folds:
     def _asks_for_cuda(self, node: cst.CSTNode) -> bool:
         if not self.is_atom(node):
             return False
-        decided = not isinstance(node, cst.Call) or self.context.roles.path(node.func) in TRUE_ON_CUDA
-        return decided or self.is_grouped(node)
+        elsewhere = isinstance(node, cst.Call) and self.context.roles.path(node.func) in FALSE_ON_CUDA
+        return not elsewhere or self.is_grouped(node)
 
     def _change(self, node: cst.CSTNode, asked: cst.CSTNode, message: str) -> Planned:
         """A change that is due to what ``asked`` asks for: CUDA, or several processes."""

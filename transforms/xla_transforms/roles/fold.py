@@ -31,6 +31,8 @@ FALSE_ON_CUDA = frozenset(
         "torch.npu.is_available",
     }
 )
+ALWAYS_THERE = frozenset({"torch.cuda.amp", "torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler"})
+"""What scripts look for with ``hasattr``, and each release has that torch_xla goes with (PyTorch 1.6)."""
 IN_GROUP = frozenset(
     f"torch.distributed.{name}"
     for name in (
@@ -58,7 +60,8 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
         path = roles.path(node.func)
         if roles.replicated and path in IN_GROUP:
             return not (path.endswith("is_initialized") and _joins_later(roles, node))
-        return True if path in TRUE_ON_CUDA else False if path in FALSE_ON_CUDA else None
+        there = path in TRUE_ON_CUDA or looks_for_amp(roles, node)
+        return True if there else False if path in FALSE_ON_CUDA else None
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         inner = fold(roles, node.expression)
         return None if inner is None else not inner
@@ -71,6 +74,14 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
     if isinstance(node, cst.Name):
         return _name(roles, node)
     return None
+
+
+def looks_for_amp(roles: Roles, node: cst.Call) -> bool:
+    """``hasattr(torch.cuda.amp, "autocast")``: whether the release has mixed precision."""
+    if roles.path(node.func) != "builtins.hasattr" or len(node.args) != 2:
+        return False
+    module, name = (arg.value for arg in node.args)
+    return f"{roles.path(module)}.{string_value(name)}" in ALWAYS_THERE
 
 
 def _joins_later(roles: Roles, asking: cst.Call) -> bool:
