@@ -168,6 +168,32 @@ class TestGuards:
         assert findings(code, *DEVICE) == [("XLA113", 6)]
 
 
+EMPTIED = """\
+import torch
+from torch.backends import cudnn
+
+if args.fast:
+    # fast
+    cudnn.benchmark = True
+elif args.exact:
+    cudnn.benchmark = False
+else:
+    {}
+x = torch.ones(1).cuda()
+"""
+
+
+def test_a_way_with_something_to_do_keeps_the_others() -> None:
+    text = migrate(EMPTIED.format("print(args.fast)")).code
+    assert "    # fast\n    pass\nelif args.exact:\n    pass\nelse:\n    print(args.fast)\n" in text
+
+
+def test_a_choice_of_nothing_goes_with_all_its_ways() -> None:
+    text = migrate(EMPTIED.format("cudnn.deterministic = True")).code
+    assert "args" not in text
+    assert "\n# fast\nx = " in text
+
+
 LEAVING = """\
 import torch
 
