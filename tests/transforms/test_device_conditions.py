@@ -61,6 +61,8 @@ class TestAvailability:
                 "run()\n",
             ),
             ('has = hasattr(torch.cuda, "amp")\nrun(has)\n', "has = True\nrun(has)\n"),
+            ("if getattr(torch.cuda.amp, 'autocast') is not None:\n    run()\n", "run()\n"),
+            ("if getattr(torch.cuda.amp, 'GradScaler', None) is None:\n    old()\nrun()\n", "run()\n"),
             ("n = 2 if torch.cuda.is_available() else 1\nrun(n)\n", "n = 2\nrun(n)\n"),
             (
                 "if a:\n    one()\nelif torch.cuda.is_available():\n    two()\nelse:\n    three()\n",

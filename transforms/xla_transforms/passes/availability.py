@@ -21,8 +21,8 @@ from xla_transforms.roles.fold import (
     IN_GROUP,
     TRUE_ON_CUDA,
     counts_devices,
+    finds_amp,
     launched,
-    looks_for_amp,
     numbers_gpu,
 )
 from xla_transforms.tree import walk
@@ -84,12 +84,12 @@ class Folds:
 
     def is_atom(self, node: cst.CSTNode) -> bool:
         roles = self.context.roles
+        if finds_amp(roles, node) is not None:
+            return True
         if isinstance(node, cst.Comparison):
             counts = counts_devices(roles, node.left)
             return counts or self.is_grouped(node) or (numbers_gpu(roles, node) and self._moves_inside(node))
-        if not isinstance(node, cst.Call):
-            return self.is_grouped(node)
-        decided = roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA or looks_for_amp(roles, node)
+        decided = isinstance(node, cst.Call) and roles.path(node.func) in TRUE_ON_CUDA | FALSE_ON_CUDA
         return decided or self.is_grouped(node)
 
     def is_grouped(self, node: cst.CSTNode) -> bool:

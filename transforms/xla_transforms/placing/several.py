@@ -169,7 +169,8 @@ class _Origin:
             for value in _arguments(self.roles, binding):
                 self._follow(value, depth + 1)
         elif binding.how in (How.ITERATE, How.AUGMENT):
-            self.counted = self.counted or not _of_words(self.roles, binding)
+            named = _of_words(self.roles, binding) or _of_record(self.roles, binding)
+            self.counted = self.counted or not named
         elif binding.how is How.ASSIGN and not binding.path and binding.value is not None:
             self._follow(binding.value, depth + 1)
 
@@ -203,6 +204,17 @@ def _of_words(roles: Roles, binding: Binding) -> bool:
         return False
     kinds = {f.kind for f in roles.element(binding.value, binding.path)}
     return bool(kinds) and kinds <= {Kind.STRING, Kind.DEVICE}
+
+
+def _of_record(roles: Roles, binding: Binding) -> bool:
+    """Whether what is iterated are records, and the device a field in them: tensors by shape and device.
+
+    ``for (shape, device), tensors in groups`` takes what the tensors have; ``enumerate(zip(devices, parts))``
+    counts devices.
+    """
+    value = binding.value
+    pairs = isinstance(value, cst.Call) and roles.path(value.func) in ("builtins.zip", "builtins.enumerate")
+    return binding.how is How.ITERATE and len(binding.path) > 1 and not pairs
 
 
 def _arguments(roles: Roles, binding: Binding) -> Iterator[cst.BaseExpression]:
