@@ -152,10 +152,8 @@ class Runs:
         counted = None
         if migrated.failure is None:
             counted = self.run("xla", "counted", files, mode="count")
-        verdict = judge(native, migrated, counted)
-        shaken: list[Trace] = []
-        for times in SHAKEN if may_be_chaos(verdict) else ():
-            size = times * LAST_DIGIT[lowest_dtype(native, migrated)]
+        verdict, shaken = judge(native, migrated, counted), list[Trace]()
+        for size in sizes(verdict):
             shaken.append(self.run("native", "shaken", perturb=size))
             verdict = judge(native, migrated, counted, floor=floor_of(native, *shaken))
             if not may_be_chaos(verdict):
@@ -194,6 +192,12 @@ class Runs:
         verdict = judge_replicas(native, migrated)
         if verdict.outcome is Outcome.NOT_COMPARABLE and comparable_samples(native[0], migrated):
             verdict = self._in_their_order(native, migrated)
+        shaken: list[list[Trace]] = []
+        for size in sizes(verdict) if len(native) > 1 else ():
+            shaken.append(self.run_all("native", "shaken", perturb=size))
+            verdict = judge_replicas(native, migrated, shaken=shaken)
+            if not may_be_chaos(verdict):
+                break
         return self._told(verdict, results)
 
     def _in_their_order(self, native: list[Trace], replicas: list[Trace]) -> Verdict:
@@ -205,16 +209,16 @@ class Runs:
         return replace(verdict, notes=(*verdict.notes, ORDERED))
 
     def run_all(
-        self, side: str, stage: Stage, files: Mapping[Path, bytes] | None = None
+        self, side: str, stage: Stage, files: Mapping[Path, bytes] | None = None, **request: Any
     ) -> list[Trace]:
-        """All replicas, or ranks, of one run, in one fresh copy."""
+        """All replicas, or ranks, of one run, in one fresh copy; ``request`` as for :meth:`run`."""
         options = self.options
         self.progress(stage, 0)
         with self._copy(stage, files) as scratch:
             traces = record_replicas(
                 self.runner, scratch.script, side, scratch.workdir, options.replicas, argv=self.argv,
                 seed=options.seed, rng=options.rng, steps=options.steps, timeout=options.timeout,
-                **scratch.request,
+                **scratch.request, **request,
             )  # fmt: skip
             return [readable(trace, scratch) for trace in traces]
 
@@ -260,6 +264,15 @@ class Runs:
 
     def _short(self, path: str) -> str:
         return os.path.relpath(path, self.overlay.cwd)
+
+
+def sizes(verdict: Verdict) -> list[float]:
+    """How much to change the initial parameters, in one native run after the other; nothing to try where
+    rounding cannot explain what is wrong."""
+    if verdict.replicas or not may_be_chaos(verdict):
+        return []
+    digit = LAST_DIGIT[lowest_dtype(verdict.native, verdict.migrated)]
+    return [times * digit for times in SHAKEN]
 
 
 def nothing_to_compare(native: Trace) -> bool:
