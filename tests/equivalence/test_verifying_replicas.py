@@ -21,7 +21,7 @@ def verify(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def verified(native: str, migrated: str) -> Verdict:
         def by_hand(paths: list[str], options: Options) -> dict[str, SimpleNamespace]:
-            result = SimpleNamespace(data=migrated.encode(), changed=True, failed=False)
+            result = SimpleNamespace(data=migrated.encode(), changed=True, failed=False, findings=())
             return dict.fromkeys(paths, result)
 
         monkeypatch.setattr(verifying, "migrated_files", by_hand)
@@ -121,7 +121,7 @@ def shuffled(runner: Runner, tmp_path: Path):
             assert any(old in text for text in texts.values())
             made = {path: text.replace(old, new) if old else text for path, text in texts.items()}
             return {
-                path: SimpleNamespace(data=text.encode(), changed=True, failed=False)
+                path: SimpleNamespace(data=text.encode(), changed=True, failed=False, findings=())
                 for path, text in made.items()
             }
 
