@@ -362,12 +362,15 @@ def _final(pair: Pair, name: str, one: Array, other: Array, floor: float) -> Div
 
 def _buffers(pair: Pair) -> Iterator[Found]:
     """What modules hold beside the parameters of optimizers. The running variance of a BatchNorm is left
-    out: torch_xla computes it otherwise, and an evaluation shows where that matters."""
+    out: torch_xla computes it otherwise, and an evaluation shows where that matters. So is the running mean
+    of ranks but the first: DistributedDataParallel gives them the first's before each forward pass, and the
+    migrated script before each evaluation."""
     held = {name for names in pair.native.names for name in names}
+    apart = ("running_var",) if pair.native.rank == 0 else ("running_var", "running_mean")
     for ones, others in zip(pair.native.modules, pair.migrated.modules, strict=False):
         floor = SMALL * max((_rms(one) for one in ones.values()), default=0.0)
         for name, one in ones.items():
-            if name in others and name not in held and not name.endswith("running_var"):
+            if name in others and name not in held and not name.endswith(apart):
                 yield Place(LATE, PARAMETER), _final(pair, name, one, others[name], floor)
 
 
