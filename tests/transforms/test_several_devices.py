@@ -123,6 +123,7 @@ SEVERAL = [
     "ids = parse(args.gpus)\na.cuda(ids[0])\nb.cuda(ids[1])\n",
     "def split(devices):\n    a.to(devices[0])\n    b.to(devices[1])\n    c.cuda()\n",
     "def replicate(net, devices):\n    net.cuda()\n    return [net.to(device) for device in devices]\n",
+    "for name, (device, part) in placed.items():\n    part.to(device)\n    part.cuda()\n",
     "for i, (device, part) in enumerate(zip(devices, parts)):\n    part.to(device)\n    part.cuda()\n",
 ]
 
