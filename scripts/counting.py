@@ -20,9 +20,13 @@ from xla_transforms.engine import Outcome, migrate_bytes, migrate_program
 from xla_transforms.rules import FAULT, WITHDRAWN
 
 # What is written for the devices, ranks and tensors that other modules of a project make: a device option
-# that is read, groups, ranks, collectives, checkpointing, loaders, steps, reads, saves.
-_ELSEWHERE = ("XLA110", "XLA13", "XLA14", "XLA15", "XLA26", "XLA5", "XLA6", "XLA7", "XLA8")
-GPU_CODE = re.compile(r"cuda|accelerator|gpu|pin_memory|to \( (\w+ \. )*device")
+# that is read, groups, ranks, collectives, seeds, compiling, checkpointing, loaders, steps, reads, saves; and
+# guards of which that left nothing.
+_ELSEWHERE = (
+    "XLA110", "XLA115", "XLA13", "XLA14", "XLA15", "XLA221", "XLA251", "XLA26", "XLA5", "XLA6", "XLA7",
+    "XLA8",
+)  # fmt: skip
+GPU_CODE = re.compile(r"cuda|cudnn|accelerator|gpu|pin_memory|to \( (\w+ \. )*device")
 
 
 @dataclass

@@ -37,7 +37,7 @@ CHECKOUTS = {
     "mae": "facebookresearch/mae efb2a80",
     "minGPT": "karpathy/minGPT 37baab7",
     "nanoGPT": "karpathy/nanoGPT 3adf61e",
-    "timm": "huggingface/pytorch-image-models aa4b585",
+    "timm": "huggingface/pytorch-image-models 0727833",
 }
 """The commits of those that are given by folder and recorded, by the names to give them."""
 SMALL = ("basicsr", "denoising-diffusion-pytorch", "open-clip-torch", "realesrgan", "yolox")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -60,6 +61,18 @@ def test_a_model_that_is_traced_has_the_same_graph_at_each_check(record):
         assert torch.equal(traced(x), net(x))
         """, "native")  # fmt: skip
     assert (trace.failure, trace.evaluations) == (None, [])
+
+
+def test_the_norm_of_a_large_parameter_is_exact_to_six_digits(record):
+    trace = record("""
+        import torch
+        model = torch.nn.Embedding(40_000, 100).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        model(torch.tensor([1, 2]).cuda()).sum().backward()
+        optimizer.step()
+        """, "native")  # fmt: skip
+    whole = np.linalg.norm(trace.parameters[0][0].astype(np.float64))
+    assert trace.steps[0].norms[0] == pytest.approx(whole, rel=1e-6)
 
 
 def test_tensors_of_the_cpu_stay_what_they_are(succeed):

@@ -148,6 +148,14 @@ def test_a_script_that_cannot_run_is_no_divergence(project: Project, script: str
         assert "--share" in verdict.notes[0]
 
 
+def test_a_program_that_the_migration_leaves_is_not_compared_with_itself(project: Project):
+    several = TRAINING.replace("for _", "torch.zeros(1).cuda(0), torch.zeros(1).cuda(1)\nfor _")
+    verdict = project.verify(several)
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    assert "left the program as it is: train.py:5: XLA191 one of several GPUs" in verdict.reason
+    assert "migrated" not in [stage for stage, _ in project.progress]
+
+
 def test_a_script_that_takes_no_step_has_nothing_to_compare(project: Project):
     verdict = project.verify("import torch\nprint(torch.ones(3).cuda().sum().item())\n")
     assert verdict.outcome is Outcome.NOT_COMPARABLE

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from programs import program
 
+from xla_migrate.api import migrate_source
 from xla_migrate.verify import Options, Outcome, Runner, Verdict, verifying
 from xla_migrate.verify.verifying import Runs
 
@@ -20,7 +21,7 @@ def verify(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def verified(native: str, migrated: str) -> Verdict:
         def by_hand(paths: list[str], options: Options) -> dict[str, SimpleNamespace]:
-            result = SimpleNamespace(data=migrated.encode(), changed=True, failed=False)
+            result = SimpleNamespace(data=migrated.encode(), changed=True, failed=False, findings=())
             return dict.fromkeys(paths, result)
 
         monkeypatch.setattr(verifying, "migrated_files", by_hand)
@@ -46,6 +47,40 @@ def test_a_script_for_one_device_is_compared_with_batches_of_twice_the_size(veri
     verdict = verify(program("one_native"), program("one_xla").replace("default=4", "default=8"))
     assert verdict.outcome is Outcome.WITHIN, verdict.reason
     assert "folded" in verify.stages
+
+
+CHAOTIC = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("nccl")
+torch.manual_seed(0)
+rank = int(os.environ["LOCAL_RANK"])
+mixing = torch.randn(64, 64, device=f"cuda:{rank}") / 8
+model = DistributedDataParallel(torch.nn.Linear(1, 64, bias=False).to(f"cuda:{rank}"))
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+one = torch.ones(1, 1, device=f"cuda:{rank}")
+for step in range(40):
+    state = model(one)[0]
+    target = torch.sin(4 * (mixing @ state)).detach()
+    loss = (state - target).pow(2).sum() / 2
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("factor", ["4", "4.004"])
+def test_rounding_that_grows_in_ranks_is_no_divergence_and_a_fault_is(verify, factor: str) -> None:
+    migrated = migrate_source(CHAOTIC).data.decode().replace("sin(4 ", f"sin({factor} ")
+    verdict = verify(CHAOTIC, migrated)
+    assert "shaken" in verify.stages
+    assert verdict.floor is not None
+    assert verdict.floor > 1e-2
+    assert (verdict.outcome is Outcome.WITHIN) == (factor == "4"), verdict.reason
 
 
 def test_replicas_that_never_talk_are_named(verify) -> None:
@@ -86,7 +121,7 @@ def shuffled(runner: Runner, tmp_path: Path):
             assert any(old in text for text in texts.values())
             made = {path: text.replace(old, new) if old else text for path, text in texts.items()}
             return {
-                path: SimpleNamespace(data=text.encode(), changed=True, failed=False)
+                path: SimpleNamespace(data=text.encode(), changed=True, failed=False, findings=())
                 for path, text in made.items()
             }
 

@@ -78,6 +78,33 @@ def test_a_count_that_is_needed_before_the_launch_is_told_and_left() -> None:
     assert "XLA145" in [found for found, _ in findings(code, *PASSES)]
 
 
+def chosen(otherwise: str) -> str:
+    """A script in which the user may choose the CPU, and which counts processes by that."""
+    choice = (
+        "    device = torch.device('cpu' if args.cpu else 'cuda')\n    if device.type == 'cuda':\n"
+        "        n = torch.accelerator.device_count()\n"
+        "        if n == 1 and args.fast:\n            print('one')\n"
+        f"    else:\n        n = {otherwise}\n"
+    )
+    return script("size = 64 // n").replace("    n = torch.cuda.device_count()\n", choice)
+
+
+@pytest.mark.parametrize("otherwise", ["2", "args.gpus", "count()"])
+def test_another_number_of_processes_than_one_for_the_cpu_is_the_users(otherwise: str) -> None:
+    code = chosen(otherwise)
+    assert f"    else:\n        n = {otherwise}\n" in run_only(code, *PASSES, "device_guards")
+    assert "XLA145" in [found for found, _ in findings(code, *PASSES)]
+
+
+def test_a_count_that_is_one_where_the_cpu_is_chosen_goes_with_the_choice() -> None:
+    text = run_only(chosen("1"), *PASSES, "device_guards")
+    assert "def worker(gpu, args):\n    n = xr.local_device_count()\n" in text
+    assert "        torch_xla.launch(worker, args=(args,))\n" in text
+    assert "        worker(args.gpu, args)\n" in text
+    assert "device.type" not in text
+    assert findings(chosen("1"), *PASSES) == []
+
+
 def test_what_the_user_tells_of_hosts_is_read_as_before() -> None:
     code = script(main=("hosts = int(os.environ['WORLD_SIZE'])",))
     assert "    hosts = int(os.environ['WORLD_SIZE'])\n" in run_only(code, *PASSES)

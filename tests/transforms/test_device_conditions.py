@@ -55,6 +55,14 @@ class TestAvailability:
             ),
             ("if torch.cuda.device_count() > 1:\n    split()\nrun()\n", "run()\n"),
             ("has = torch.cuda.is_available()\nrun(has)\n", "has = True\nrun(has)\n"),
+            ('if hasattr(torch.cuda, "amp") and b:\n    run()\n', "if b:\n    run()\n"),
+            (
+                'if hasattr(torch.cuda.amp, "autocast"):\n    run()\nelse:\n    old()\n',
+                "run()\n",
+            ),
+            ('has = hasattr(torch.cuda, "amp")\nrun(has)\n', "has = True\nrun(has)\n"),
+            ("if getattr(torch.cuda.amp, 'autocast') is not None:\n    run()\n", "run()\n"),
+            ("if getattr(torch.cuda.amp, 'GradScaler', None) is None:\n    old()\nrun()\n", "run()\n"),
             ("n = 2 if torch.cuda.is_available() else 1\nrun(n)\n", "n = 2\nrun(n)\n"),
             (
                 "if a:\n    one()\nelif torch.cuda.is_available():\n    two()\nelse:\n    three()\n",
@@ -119,15 +127,24 @@ class TestGuards:
             ('device == torch.device("cuda")', 'device.type == "xla"'),
             ('device.type in ("cuda", "mps")', 'device.type in ("xla", "mps")'),
             ('x.device.type == "cuda"', 'x.device.type == "xla"'),
+            (
+                '"cuda" in str(next(ours.parameters()).device)',
+                '"xla" in str(next(ours.parameters()).device)',
+            ),
         ],
     )
     def test_questions_get_the_answer_they_had(self, native: str, expected: str) -> None:
-        head = "import torch\n{}\n\ndef f(model, x, device: torch.device):\n    if "
+        head = "import torch\n{}\nclass Ours(lib.Base): pass\nours = Ours()\n"
+        head += "def f(model, x, device: torch.device):\n    if "
         check_transformed(
             head.format("") + native + ":\n        run(x)\n",
             head.format("") + expected + ":\n        run(x)\n",
             *DEVICE,
         )
+
+    def test_what_a_release_may_lack_is_asked_as_before(self) -> None:
+        code = 'import torch\n\nx = torch.ones(1)\nif hasattr(torch.cuda, "memory_usage"):\n    x.cuda()\n'
+        assert 'if hasattr(torch.cuda, "memory_usage"):\n' in migrate(code, *DEVICE).code
 
     def test_comparison_with_the_cpu_stays(self) -> None:
         check_noop(
@@ -143,6 +160,40 @@ class TestGuards:
         code = 'import torch\n\nif backend() == "cuda":\n    run()\n'
         check_noop(code, *DEVICE)
         assert findings(code, *DEVICE) == [("XLA113", 3)]
+
+    @pytest.mark.parametrize(
+        "test", ['"cuda" in str(x.where)', 'str(x.where).startswith("cuda")', '"cuda" == str(where())']
+    )
+    def test_the_text_of_something_unknown_is_reported(self, test: str) -> None:
+        code = f"import torch\nfrom lib import where\n\n\ndef f(x):\n    return {test}\n"
+        check_noop(code, *DEVICE)
+        assert findings(code, *DEVICE) == [("XLA113", 6)]
+
+
+EMPTIED = """\
+import torch
+from torch.backends import cudnn
+
+if args.fast:
+    # fast
+    cudnn.benchmark = True
+elif args.exact:
+    cudnn.benchmark = False
+else:
+    {}
+x = torch.ones(1).cuda()
+"""
+
+
+def test_a_way_with_something_to_do_keeps_the_others() -> None:
+    text = migrate(EMPTIED.format("print(args.fast)")).code
+    assert "    # fast\n    pass\nelif args.exact:\n    pass\nelse:\n    print(args.fast)\n" in text
+
+
+def test_a_choice_of_nothing_goes_with_all_its_ways() -> None:
+    text = migrate(EMPTIED.format("cudnn.deterministic = True")).code
+    assert "args" not in text
+    assert "\n# fast\nx = " in text
 
 
 LEAVING = """\

@@ -208,6 +208,17 @@ class TestChoice:
             *DEVICE,
         )
 
+    @pytest.mark.parametrize(
+        "items",
+        [
+            'open("a") as f, torch.cuda.device(0)', 'torch.cuda.device(0), open("a") as f',
+            'torch.cuda.device(0), open("a") as f, torch.cuda.device(0), torch.cuda.device(0)',
+        ],
+    )  # fmt: skip
+    def test_a_context_beside_one_with_a_name_goes_alone(self, items: str) -> None:
+        code = "import torch\n\nwith {}:\n    print(f)\n"
+        check_transformed(code.format(items), code.format('open("a") as f'), *DEVICE)
+
     def test_default_tensor_type_becomes_the_default_device(self) -> None:
         check_transformed(
             'import torch\n\ntorch.set_default_tensor_type("torch.cuda.HalfTensor")\n',

@@ -183,6 +183,15 @@ def test_generator_on_the_gpu_comes_to_the_cpu(device: str) -> None:
     check_transformed(code, expected, "generators", rules={"XLA224"})
 
 
+def test_a_generator_that_is_made_where_its_device_is_another_is_left_and_told() -> None:
+    code = (
+        "import torch\n\n\ndef step(self, x):\n    x = x.cuda()\n    if self.generator.device != x.device:\n"
+        "        self.generator = torch.Generator(x.device).manual_seed(self.seed)\n"
+    )
+    check_noop(code, "generators")
+    assert findings(code, "generators") == [("XLA224", 7)]
+
+
 def test_fork_forks_the_device_too() -> None:
     check_transformed(
         """\

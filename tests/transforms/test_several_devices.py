@@ -97,6 +97,7 @@ ONE_EACH = [
     "for kind in ('cpu', 'cuda'):\n    x = x.to(kind)\n",
     "for x in loader:\n    x = x.cuda()\n",
     "for i, x in enumerate(loader):\n    x = x.to(device)\n    y = table.to(x[i])\n    z = z.cuda()\n",
+    "for (shape, device), alike in grouped(tensors):\n    x = torch.zeros(shape, device=device).cuda()\n",
 ]
 
 
@@ -122,6 +123,8 @@ SEVERAL = [
     "ids = parse(args.gpus)\na.cuda(ids[0])\nb.cuda(ids[1])\n",
     "def split(devices):\n    a.to(devices[0])\n    b.to(devices[1])\n    c.cuda()\n",
     "def replicate(net, devices):\n    net.cuda()\n    return [net.to(device) for device in devices]\n",
+    "for name, (device, part) in placed.items():\n    part.to(device)\n    part.cuda()\n",
+    "for i, (device, part) in enumerate(zip(devices, parts)):\n    part.to(device)\n    part.cuda()\n",
 ]
 
 

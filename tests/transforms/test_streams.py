@@ -120,3 +120,13 @@ def test_graphs_are_left_and_named() -> None:
     """
     check_noop(code, "streams")
     assert findings(code, "streams", "leftovers") == [("XLA244", 3), ("XLA244", 4)]
+
+
+def test_use_of_a_stream_that_is_made_beside_something_else_is_named() -> None:
+    code = "import torch\n\nside, graph = torch.cuda.Stream(), made()\nrun(side.cuda_stream, graph)\n"
+    assert findings(code, "streams") == [("XLA242", 4)]
+
+
+def test_a_context_of_a_stream_behind_one_with_a_name_goes_alone() -> None:
+    code = 'import torch\n\nwith open("a") as f, torch.cuda.stream(side):\n    print(f)\n'
+    check_transformed(code, 'import torch\n\nwith open("a") as f:\n    print(f)\n', "streams")

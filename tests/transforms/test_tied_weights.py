@@ -105,3 +105,36 @@ def test_a_pretrained_model_ties_itself() -> None:
         net = AutoModelForMaskedLM.from_pretrained("x").to(device)
         """
     assert after_move(code) == "net.tie_weights()"
+
+
+def test_a_script_that_ties_again_by_itself_stays() -> None:
+    placed = "def place(device):\n    net = Lm()\n    net.cuda()\n    net.out.weight = net.emb.weight\n"
+    check_noop(model(TIE) + placed, "tied_weights")
+    loaded = """\
+        import torch
+        from transformers import AutoModel
+
+        class Features(torch.nn.Module):
+            def __init__(self, device):
+                super().__init__()
+                self.model = AutoModel.from_pretrained("x")
+                self.model.to(device)
+                self.model.eval()
+                self.model.tie_weights()
+
+        features = Features("cuda")
+        """
+    check_noop(loaded, "tied_weights")
+
+
+def test_a_tie_before_the_move_does_not_spare_the_one_behind_it() -> None:
+    code = """\
+        import torch
+        from transformers import AutoModel
+
+        device = torch.device("cuda")
+        net = AutoModel.from_pretrained("x")
+        net.tie_weights()
+        net.to(device)
+        """
+    assert after_move(code) == "net.tie_weights()"

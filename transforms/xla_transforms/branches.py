@@ -166,8 +166,13 @@ class Branches:
         return any(c in self.source.code(node) for c in "\n\r")
 
     def pointless(self, guard: cst.If) -> bool:
-        """Whether nothing is left of the only way of an ``if``, and asking its condition changes nothing."""
-        return guard.orelse is None and self._idle(guard)
+        """Whether nothing is left of any way of an ``if``, and asking its conditions changes nothing."""
+        rest = guard.orelse
+        if isinstance(rest, cst.If):
+            return self.pointless(rest) and self._idle(guard)
+        block = rest.body if rest is not None else None
+        emptied = rest is None or (isinstance(block, cst.IndentedBlock) and self.emptied_block(block))
+        return emptied and self._idle(guard)
 
     def _idle(self, guard: cst.If) -> bool:
         block = guard.body

@@ -170,8 +170,9 @@ class Planned:
             self.cut(start, behind)
 
     def _item_end(self, item: cst.CSTNode) -> int:
-        """Where an item ends; a parameter's own extent leaves out its annotation and default."""
-        parts = [item, getattr(item, "annotation", None), getattr(item, "default", None)]
+        """Where an item ends; its own extent leaves out annotation and default, or the name behind ``as``."""
+        named = getattr(getattr(item, "asname", None), "name", None)
+        parts = [item, getattr(item, "annotation", None), getattr(item, "default", None), named]
         return max(self.plan.bracketed(part)[1] for part in parts if part is not None)
 
     def replace_statements(

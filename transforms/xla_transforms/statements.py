@@ -174,9 +174,4 @@ def leave_with(context: Context, change: Planned, item: cst.WithItem) -> None:
         if not Branches(context).keep_block(change, statement, statement.body):
             change.replace(item.item, f"{change.use('contextlib')}.nullcontext()")
         return
-    offsets, items = context.index.source.offsets, list(statement.items)
-    position = items.index(item)
-    if position + 1 < len(items):
-        change.cut(offsets(item)[0], offsets(items[position + 1])[0])
-    else:
-        change.cut(offsets(items[position - 1].item)[1], offsets(item.item)[1])
+    change.drop(statement.items, [item])

@@ -353,9 +353,11 @@ def _final(pair: Pair, name: str, one: Array, other: Array, floor: float) -> Div
     if one.shape != other.shape:
         return Divergence(kind, where, one.shape, other.shape, name=name)
     bound = pair.bounds.at(pair.bounds.parameters, len(pair.native.steps))
-    difference = _rms(one.astype(np.float64) - other.astype(np.float64)) / max(_rms(one), floor, TINY)
+    ones, others = one.astype(np.float64), other.astype(np.float64)
+    apart = np.subtract(ones, others, out=np.zeros(ones.shape), where=ones != others)  # masks hold infinities
+    difference = norm(apart) / math.sqrt(max(apart.size, 1)) / max(_rms(one), floor, TINY)
     norms = f"norm {norm(one):.6g}", f"norm {norm(other):.6g}"
-    return Divergence(kind, where, *norms, 0.0 if np.array_equal(one, other) else difference, bound, name)
+    return Divergence(kind, where, *norms, difference, bound, name)
 
 
 def _buffers(pair: Pair) -> Iterator[Found]:
@@ -373,7 +375,8 @@ def _buffers(pair: Pair) -> Iterator[Found]:
 
 
 def _rms(array: Array) -> float:
-    return norm(array) / math.sqrt(max(array.size, 1))
+    """The root of the mean square of what is finite: the infinities of a mask are no scale."""
+    return norm(array[np.isfinite(array)]) / math.sqrt(max(array.size, 1))
 
 
 def _ties(pair: Pair) -> Iterator[Found]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from xla_migrate.verify.causes import explained
-from xla_migrate.verify.compare import BOUNDS, FILES, Bounds, Floor, compare
+from xla_migrate.verify.compare import BOUNDS, FILES, Bounds, Floor, compare, floor_of
 from xla_migrate.verify.executions import Limits, performance_of
 from xla_migrate.verify.replica_checks import aligned, check_replicas, comparable_samples
 from xla_migrate.verify.trace import Trace
@@ -66,14 +67,18 @@ def judge_replicas(
     bounds: Bounds | None = None,
     ignore: Collection[str] = (),
     usual: Sequence[Trace] = (),
+    shaken: Sequence[Sequence[Trace]] = (),
 ) -> Verdict:
     """Compare replicas with native ranks, rank by rank, or with one native process that took batches
     of N times the size; and look at what must hold between replicas. ``usual`` is the native run in its own
-    order, where that in ``native`` is the replicas'."""
+    order, where that in ``native`` is the replicas'; ``shaken`` are native runs of as many ranks that differ
+    from it in rounding alone."""
     problems = check_replicas(replicas, usual or native)
     pairs = aligned(native, replicas)
+    floors = [floor_of(one, *(run[rank] for run in shaken)) for rank, one in enumerate(native) if shaken]
     verdicts = [
-        judge(one, other, bounds=bounds, ignore=ignore, replicas=problems) for one, other in pairs
+        judge(one, other, bounds=bounds, ignore=ignore, replicas=problems, floor=floor)
+        for (one, other), floor in zip_longest(pairs, floors)
     ]
     worst = max(verdicts, key=lambda verdict: WORSE.index(verdict.outcome))
     if any(trace.takes_statistics and has_batch_norm(trace) for trace in native):

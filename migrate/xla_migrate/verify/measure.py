@@ -15,6 +15,10 @@ CPU = torch.device("cpu")
 PERIOD = 11
 """After so many elements the weights of a digest begin anew."""
 
+BLOCK = 65_536
+"""A norm is taken of so many elements at a time: added up one by one as float32, those of an embedding lose
+three digits (``torch.linalg.vector_norm`` on a CPU)."""
+
 SAMPLED = 65_536
 """At most about so many elements of a batch enter its digest."""
 
@@ -37,7 +41,17 @@ def unwatched() -> Any:
 
 def norms(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """The 2-norms of tensors. For ``untouched`` code."""
-    return torch._foreach_norm([_plain(tensor) for tensor in tensors]) if tensors else ()
+    return torch._foreach_norm([_in_blocks(_plain(tensor)) for tensor in tensors]) if tensors else ()
+
+
+def _in_blocks(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same norm without more elements than ``BLOCK``, roughly: the norms of its parts."""
+    while tensor.numel() > BLOCK:
+        flat = tensor.reshape(-1)
+        whole = flat.numel() - flat.numel() % BLOCK
+        parts = torch.linalg.vector_norm(flat[:whole].reshape(-1, BLOCK), dim=1)
+        tensor = torch.cat([parts, flat[whole:]])
+    return tensor
 
 
 def digests(tensors: Sequence[torch.Tensor], starts: Sequence[int] = ()) -> Sequence[torch.Tensor]:

@@ -24,6 +24,7 @@ from xla_migrate.verify.runner import CannotRecord, Runner
 from xla_migrate.verify.samples import as_one_process
 from xla_migrate.verify.trace import Failure, Trace
 from xla_migrate.verify.verdict import Outcome, Verdict
+from xla_transforms.findings import Severity
 from xla_transforms.settings import Distributed
 
 TIMEOUT = 1800.0
@@ -39,6 +40,8 @@ ORDERED = (
 )
 
 TAIL = 8  # lines of what a script printed before it ended itself
+
+NOT_RUN = Trace("xla", "values")
 
 Stage = Literal["native", "folded", "ordered", "shaken", "migration", "migrated", "counted"]
 Progress = Callable[[str, int], None]
@@ -143,8 +146,10 @@ class Runs:
             return self._replicated()
         native = self.run("native", "native")
         if nothing_to_compare(native):
-            return self._told(judge(native, Trace("xla", "values")), {})
+            return self._told(judge(native, NOT_RUN), {})
         results, files = self._migration(native)
+        if reason := self._left(results):
+            return self._told(Verdict(Outcome.NOT_COMPARABLE, reason, native, NOT_RUN), results)
         migrated = self.run("xla", "migrated", files)
         if migrated.failure is not None and migrated.failure.kind == "Unwritten":
             reason = f"the migrated run could not be recorded: {migrated.failure.message}"
@@ -152,10 +157,8 @@ class Runs:
         counted = None
         if migrated.failure is None:
             counted = self.run("xla", "counted", files, mode="count")
-        verdict = judge(native, migrated, counted)
-        shaken: list[Trace] = []
-        for times in SHAKEN if may_be_chaos(verdict) else ():
-            size = times * LAST_DIGIT[lowest_dtype(native, migrated)]
+        verdict, shaken = judge(native, migrated, counted), list[Trace]()
+        for size in sizes(verdict):
             shaken.append(self.run("native", "shaken", perturb=size))
             verdict = judge(native, migrated, counted, floor=floor_of(native, *shaken))
             if not may_be_chaos(verdict):
@@ -169,6 +172,19 @@ class Runs:
         named = [path for path in self.program(native) if self.is_migrated(path)]
         results = migrated_files(named, self.options)
         return results, {Path(path): result.data for path, result in results.items() if result.changed}
+
+    def _left(self, results: Mapping[str, Result]) -> str:
+        """Why a program was not migrated at all, empty where it was or where nothing is wrong: two runs of
+        the same code show nothing of XLA."""
+        errors = [
+            f"{self._short(path)}:{finding.span.line}: {finding.code} {finding.message}"
+            for path, result in results.items()
+            for finding in result.findings
+            if finding.severity is Severity.ERROR and not result.failed
+        ]
+        if not errors or any(result.changed for result in results.values()):
+            return ""
+        return f"the migration left the program as it is: {errors[0]}"
 
     def program(self, native: Trace) -> list[str]:
         """The absolute names of those files, as far as the copies hold them."""
@@ -188,12 +204,20 @@ class Runs:
             native = [self.run("native", "folded", fold=self.options.replicas)]
             self.options = replace(self.options, distributed=self.options.replicated)
         if nothing_to_compare(telling(native)):
-            return self._told(judge(telling(native), Trace("xla", "values")), {})
+            return self._told(judge(telling(native), NOT_RUN), {})
         results, files = self._migration(native[0])
+        if reason := self._left(results):
+            return self._told(Verdict(Outcome.NOT_COMPARABLE, reason, telling(native), NOT_RUN), results)
         migrated = self.run_all("xla", "migrated", files)
         verdict = judge_replicas(native, migrated)
         if verdict.outcome is Outcome.NOT_COMPARABLE and comparable_samples(native[0], migrated):
             verdict = self._in_their_order(native, migrated)
+        shaken: list[list[Trace]] = []
+        for size in sizes(verdict) if len(native) > 1 else ():
+            shaken.append(self.run_all("native", "shaken", perturb=size))
+            verdict = judge_replicas(native, migrated, shaken=shaken)
+            if not may_be_chaos(verdict):
+                break
         return self._told(verdict, results)
 
     def _in_their_order(self, native: list[Trace], replicas: list[Trace]) -> Verdict:
@@ -205,16 +229,16 @@ class Runs:
         return replace(verdict, notes=(*verdict.notes, ORDERED))
 
     def run_all(
-        self, side: str, stage: Stage, files: Mapping[Path, bytes] | None = None
+        self, side: str, stage: Stage, files: Mapping[Path, bytes] | None = None, **request: Any
     ) -> list[Trace]:
-        """All replicas, or ranks, of one run, in one fresh copy."""
+        """All replicas, or ranks, of one run, in one fresh copy; ``request`` as for :meth:`run`."""
         options = self.options
         self.progress(stage, 0)
         with self._copy(stage, files) as scratch:
             traces = record_replicas(
                 self.runner, scratch.script, side, scratch.workdir, options.replicas, argv=self.argv,
                 seed=options.seed, rng=options.rng, steps=options.steps, timeout=options.timeout,
-                **scratch.request,
+                **scratch.request, **request,
             )  # fmt: skip
             return [readable(trace, scratch) for trace in traces]
 
@@ -251,7 +275,8 @@ class Runs:
         failed = [f"{self._short(path)} was not migrated: {why_failed(result)}"
                   for path, result in results.items() if result.failed]  # fmt: skip
         notes = [*verdict.notes, *failed, *advice(verdict, self.overlay)]
-        if results and not any(result.changed for result in results.values()):
+        told = verdict.outcome is Outcome.NOT_COMPARABLE
+        if results and not told and not any(result.changed for result in results.values()):
             notes.append("the migration changed nothing: both runs are of the same code")
         elif verdict.migrated.failure is not None and results:
             notes.append("frames of the migrated run name lines of the migrated files (--keep keeps them)")
@@ -260,6 +285,15 @@ class Runs:
 
     def _short(self, path: str) -> str:
         return os.path.relpath(path, self.overlay.cwd)
+
+
+def sizes(verdict: Verdict) -> list[float]:
+    """How much to change the initial parameters, in one native run after the other; nothing to try where
+    rounding cannot explain what is wrong."""
+    if verdict.replicas or not may_be_chaos(verdict):
+        return []
+    digit = LAST_DIGIT[lowest_dtype(verdict.native, verdict.migrated)]
+    return [times * digit for times in SHAKEN]
 
 
 def nothing_to_compare(native: Trace) -> bool:

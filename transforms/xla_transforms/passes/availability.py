@@ -21,6 +21,7 @@ from xla_transforms.roles.fold import (
     IN_GROUP,
     TRUE_ON_CUDA,
     counts_devices,
+    finds_amp,
     launched,
     numbers_gpu,
 )
@@ -83,6 +84,8 @@ class Folds:
 
     def is_atom(self, node: cst.CSTNode) -> bool:
         roles = self.context.roles
+        if finds_amp(roles, node) is not None:
+            return True
         if isinstance(node, cst.Comparison):
             counts = counts_devices(roles, node.left)
             return counts or self.is_grouped(node) or (numbers_gpu(roles, node) and self._moves_inside(node))
@@ -125,8 +128,8 @@ class Folds:
     def _asks_for_cuda(self, node: cst.CSTNode) -> bool:
         if not self.is_atom(node):
             return False
-        decided = not isinstance(node, cst.Call) or self.context.roles.path(node.func) in TRUE_ON_CUDA
-        return decided or self.is_grouped(node)
+        elsewhere = isinstance(node, cst.Call) and self.context.roles.path(node.func) in FALSE_ON_CUDA
+        return not elsewhere or self.is_grouped(node)
 
     def _change(self, node: cst.CSTNode, asked: cst.CSTNode, message: str) -> Planned:
         """A change that is due to what ``asked`` asks for: CUDA, or several processes."""

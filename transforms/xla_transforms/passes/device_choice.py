@@ -84,31 +84,18 @@ def _default(context: Context, call: cst.Call) -> None:
 def _leave(context: Context, statement: cst.With) -> None:
     """``with torch.cuda.device(i):`` around a block, alone or among other items."""
     ours = [item for item in statement.items if _picks(context, item)]
-    if not ours:
+    if not ours or any(item.asname for item in ours):
         return
     message = "there is one device, and nothing to pick"
     if len(ours) == len(statement.items):
-        if any(item.asname for item in ours):
-            return
         change = context.plan.change(SET_DEVICE, statement, message)
         if not Branches(context).keep_block(change, statement, statement.body):
             message = "this with statement raises without CUDA, and the text in its block cannot be moved"
             context.plan.report(NOT_MOVED, statement, message, "take the statement away by hand")
         return
-    for item in ours:
-        change = context.plan.change(SET_DEVICE, item, message)
-        change.cut(*_item_extent(context, statement, item))
+    context.plan.change(SET_DEVICE, ours[0], message).drop(statement.items, ours)
 
 
 def _picks(context: Context, item: cst.WithItem) -> bool:
     call = item.item
     return isinstance(call, cst.Call) and context.roles.path(call.func) in _CONTEXTS
-
-
-def _item_extent(context: Context, statement: cst.With, item: cst.WithItem) -> tuple[int, int]:
-    """An item with the comma that parts it from its neighbour."""
-    offsets, items = context.index.source.offsets, list(statement.items)
-    position = items.index(item)
-    if position + 1 < len(items):
-        return offsets(item)[0], offsets(items[position + 1])[0]
-    return offsets(items[position - 1].item)[1], offsets(item.item)[1]

@@ -111,7 +111,7 @@ def _rename(context: Context, word: cst.BaseExpression, other: cst.BaseExpressio
     if not context.plan.free(word):
         return
     if not _is_device(context, other):
-        if string_value(word) is not None and not context.roles.kinds(other):
+        if string_value(word) is not None and not context.roles.kinds(_told(context, other)):
             _unsure(context, word, other)
         return
     change = context.plan.change(COMPARED, word, "the XLA device is asked for by its own name")
@@ -125,10 +125,16 @@ def _unsure(context: Context, word: cst.BaseExpression, other: cst.BaseExpressio
     context.plan.report(UNKNOWN, word, f"whether {text} is this name of the device is not known", advice)
 
 
+def _told(context: Context, node: cst.BaseExpression) -> cst.BaseExpression:
+    """``x`` of ``str(x)``, else the expression itself."""
+    text = isinstance(node, cst.Call) and context.roles.path(node.func) == "builtins.str" and node.args
+    return node.args[0].value if text and isinstance(node, cst.Call) else node
+
+
 def _is_device(context: Context, node: cst.BaseExpression) -> bool:
     """Whether an expression is the device, its type, its name, or an option or string that holds it."""
-    if isinstance(node, cst.Call) and context.roles.path(node.func) == "builtins.str" and node.args:
-        return _is_device(context, node.args[0].value)
+    if (told := _told(context, node)) is not node:
+        return _is_device(context, told)
     if isinstance(node, cst.Call) and isinstance(receiver(node), cst.BaseExpression):
         base = receiver(node)
         return method(node) in ("lower", "strip") and base is not None and _is_device(context, base)
@@ -140,10 +146,8 @@ def _is_device(context: Context, node: cst.BaseExpression) -> bool:
     kinds = context.roles.kinds(node)
     if Kind.DEVICE in kinds or "cuda" in context.roles.places(node) or Kind.OPTION in kinds:
         return not kinds & {Kind.NUMBER, Kind.BOOLEAN}
-    return (
-        not kinds & {Kind.MODEL, Kind.TENSOR, Kind.MAPPING}
-        and "device" in dotted(node).split(".")[-1].lower()
-    )
+    name = node.attr.value if isinstance(node, cst.Attribute) else dotted(node)
+    return not kinds & {Kind.MODEL, Kind.TENSOR, Kind.MAPPING} and "device" in name.lower()
 
 
 def normalises(context: Context, call: cst.Call) -> bool:

@@ -11,9 +11,9 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.statements import bare, drop_arguments, live_calls, migrating
+from xla_transforms.statements import bare, drop_arguments, live_calls, migrating, sole_target
 from xla_transforms.targets.base import XM
-from xla_transforms.tree import argument, has_star, method, receiver, value_of
+from xla_transforms.tree import argument, has_star, method, receiver, same, value_of, walk
 
 STATE = Rule(
     "XLA223",
@@ -105,11 +105,25 @@ def _generator(context: Context, call: cst.Call) -> None:
     device = argument(call, "device", 0)
     if device is None or has_star(call) or context.roles.places(device.value) == {"cpu"}:
         return
+    if _is_compared(context, call):
+        message = "on the CPU, where it has to be, this generator would be made and seeded anew in every step"
+        advice = "make the generator once, on the CPU, and take the condition out"
+        context.plan.report(GENERATOR, call, message, advice, severity=Severity.ERROR)
+        return
     message = "the generator lives on the CPU; tensors on the XLA device draw from it"
     change = context.plan.change(GENERATOR, call, message)
     if drop_arguments(context, change, call, [device]):
         advice = "each draw comes from the host: seed the device itself where that is too slow"
         context.plan.report(GENERATOR, call, message, advice, fixed=True)
+
+
+def _is_compared(context: Context, call: cst.Call) -> bool:
+    """``if generator.device != x.device: generator = torch.Generator(x.device)``."""
+    assign = next((a for a in context.index.ancestors(call) if isinstance(a, cst.BaseSmallStatement)), None)
+    target = sole_target(assign)
+    tests = [a.test for a in context.index.ancestors(call) if isinstance(a, cst.If)]
+    asked = [n for test in tests for n in walk(test) if isinstance(n, cst.Attribute)]
+    return target is not None and any(n.attr.value == "device" and same(n.value, target) for n in asked)
 
 
 def _fork(context: Context, call: cst.Call) -> None:

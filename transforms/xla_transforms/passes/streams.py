@@ -122,7 +122,8 @@ def _unmake(context: Context, call: cst.Call) -> None:
     change = context.plan.change(STREAM, call, _MESSAGE)
     statement = context.index.parent(call)
     target = sole_target(statement)
-    reads = _reads(context, target) if target is not None else []
+    named = target if target is not None else _unpacked(context, call)
+    reads = _reads(context, named) if named is not None else []
     if target is not None and statement is not None and all(_goes(context, r) for r in reads):
         change.remove(statement)
         return
@@ -132,6 +133,20 @@ def _unmake(context: Context, call: cst.Call) -> None:
             advice = "streams order CUDA's work; take this use away by hand"
             message = "this use of a stream stays, but the stream is None"
             context.plan.report(STREAM_LEFT, read, message, advice)
+
+
+def _unpacked(context: Context, call: cst.Call) -> cst.BaseExpression | None:
+    """``stream`` for the call in ``stream, graph = torch.cuda.Stream(), made()``."""
+    element = context.index.parent(call)
+    values = context.index.parent(element) if element is not None else None
+    target = sole_target(context.index.parent(values)) if values is not None else None
+    if not isinstance(values, cst.Tuple) or not isinstance(target, cst.Tuple):
+        return None
+    several = any(isinstance(e, cst.StarredElement) for e in (*values.elements, *target.elements))
+    if several or len(values.elements) != len(target.elements):
+        return None
+    pairs = zip(target.elements, values.elements, strict=True)
+    return next((name.value for name, value in pairs if value is element), None)
 
 
 def _reads(context: Context, target: cst.BaseExpression) -> list[cst.CSTNode]:

@@ -183,8 +183,11 @@ def _retie(context: Context, move: Move, found: list[Tie]) -> None:
         _keep(context, move, found)
         return
     assert line is not None
-    change = context.plan.change(RETIED, move.call, "the move takes the tie apart")
-    change.after(line, *dict.fromkeys(_tying(tie, text) for tie in found))
+    done = _behind(context, line)
+    wanted = [one for one in dict.fromkeys(_tying(tie, text) for tie in found) if one not in done]
+    if wanted:
+        change = context.plan.change(RETIED, move.call, "the move takes the tie apart")
+        change.after(line, *wanted)
 
 
 def _tying(tie: Tie, model: str) -> str:
@@ -224,9 +227,23 @@ def _retie_pretrained(context: Context, move: Move) -> None:
     if context.roles.index(move.call) is not context.index or move.holder is None or line is None:
         return
     if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
-        text = context.index.source.code(move.holder)
-        change = context.plan.change(RETIED, move.call, "transformers' models tie head and embedding")
-        change.after(line, f"{text}.tie_weights()")
+        tying = f"{context.index.source.code(move.holder)}.tie_weights()"
+        if tying not in _behind(context, line):
+            change = context.plan.change(RETIED, move.call, "transformers' models tie head and embedding")
+            change.after(line, tying)
+
+
+def _behind(context: Context, line: cst.CSTNode) -> list[str]:
+    """The small statements behind a move in its block, as text: the script may tie by itself."""
+    block = context.index.parent(line)
+    statements = list(getattr(block, "body", ()))
+    later = statements[statements.index(line) + 1 :] if line in statements else []
+    return [
+        context.index.source.code(small)
+        for statement in later
+        if isinstance(statement, cst.SimpleStatementLine)
+        for small in statement.body
+    ]
 
 
 def _not_moved(context: Context, moved: set[cst.CSTNode]) -> None:

@@ -42,7 +42,8 @@ def _varying(roles: Roles, index: ModuleIndex) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for site, number in _sites(roles, index):
         origin = _Origin(roles, number)
-        if origin.counted:
+        made = isinstance(site, cst.Call) and roles.path(site.func).startswith("torch.")
+        if origin.counted or (origin.recorded and not made):
             found.append(site)
         for family, text in origin.ways:
             ways[family][text].append(site)
@@ -131,6 +132,7 @@ class _Origin:
     def __init__(self, roles: Roles, number: cst.BaseExpression) -> None:
         self.roles = roles
         self.counted = False  # it takes one value after the other in one process
+        self.recorded = False  # so it does as a field of records
         self.ways: set[tuple[str, str]] = set()  # the computations it comes from, by what they start from
         self._seen: set[cst.CSTNode] = set()
         self._follow(number, 0)
@@ -169,7 +171,9 @@ class _Origin:
             for value in _arguments(self.roles, binding):
                 self._follow(value, depth + 1)
         elif binding.how in (How.ITERATE, How.AUGMENT):
-            self.counted = self.counted or not _of_words(self.roles, binding)
+            record = _of_record(self.roles, binding)
+            self.recorded = self.recorded or record
+            self.counted = self.counted or not (record or _of_words(self.roles, binding))
         elif binding.how is How.ASSIGN and not binding.path and binding.value is not None:
             self._follow(binding.value, depth + 1)
 
@@ -203,6 +207,17 @@ def _of_words(roles: Roles, binding: Binding) -> bool:
         return False
     kinds = {f.kind for f in roles.element(binding.value, binding.path)}
     return bool(kinds) and kinds <= {Kind.STRING, Kind.DEVICE}
+
+
+def _of_record(roles: Roles, binding: Binding) -> bool:
+    """Whether what is iterated are records, and the device a field in them: tensors by shape and device.
+
+    What is made in ``for (shape, device), tensors in groups`` goes where the tensors are;
+    ``enumerate(zip(devices, parts))`` counts devices.
+    """
+    value = binding.value
+    pairs = isinstance(value, cst.Call) and roles.path(value.func) in ("builtins.zip", "builtins.enumerate")
+    return binding.how is How.ITERATE and len(binding.path) > 1 and not pairs
 
 
 def _arguments(roles: Roles, binding: Binding) -> Iterator[cst.BaseExpression]:

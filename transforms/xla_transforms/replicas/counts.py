@@ -44,16 +44,32 @@ class Counts:
     def _droppable(self, launch: Launch) -> list[int]:
         if launch.function is None or launch.values is None:
             return []
-        params = launch.parameters
-        found = [p for p in range(min(len(launch.values), len(params))) if self._counts(params[p])]
-        sites = callers(self.roles, launch.function)
-        if not found or not self._all_seen(launch.function, [site for site, _ in sites]):
+        sites = [site for site, _ in callers(self.roles, launch.function)]
+        found = [
+            p
+            for p, (param, value) in enumerate(zip(launch.parameters, launch.values, strict=False))
+            if self._counts(param.name)
+            or all(self._tells(one) for one in (value, *self._given(launch, p, sites)))
+        ]
+        if not found or not self._all_seen(launch.function, sites):
             return []
-        return [p for p in found if all(self.given(launch, p, site) for site, _ in sites)]
+        return [p for p in found if all(self.given(launch, p, site) for site in sites)]
 
-    def _counts(self, param: cst.Param) -> bool:
-        facts = self.roles.facts(param.name)
+    def _counts(self, node: cst.BaseExpression) -> bool:
+        facts = self.roles.facts(node)
         return bool(facts) and all(f.kind is Kind.NUMBER and f.detail in _SIZES for f in facts)
+
+    def _tells(self, node: cst.BaseExpression) -> bool:
+        """Whether a variable is the number of devices, or one where the CPU was chosen in their place."""
+        values = [b.value for b in self.roles.bindings(node)] if isinstance(node, cst.Name) else []
+        sizes = [v for v in values if v is not None and self._counts(v)]
+        ones = [v for v in values if isinstance(v, cst.Integer) and v.value == "1"]
+        return bool(sizes) and len(sizes) + len(ones) == len(values)
+
+    def _given(self, launch: Launch, position: int, sites: list[cst.Call]) -> list[cst.BaseExpression]:
+        """What the calls of the function itself give at a position of a launch."""
+        args = [self.given(launch, position, site) for site in sites]
+        return [arg.value for arg in args if arg is not None]
 
     def given(self, launch: Launch, position: int, site: cst.Call) -> cst.Arg | None:
         """The argument by which a call of the function itself gives what a launch gives at a position."""
@@ -79,16 +95,16 @@ class Counts:
         uses = {name for launch in self.starts.launches for name in self._wanted_by(launch)}
         waiting = list(uses)
         while waiting:
-            bound, value = self._bound_to(waiting.pop())
             fresh: list[cst.CSTNode] = []
-            if isinstance(bound, cst.Name) and bound not in counters and self._read_by(bound) <= uses:
-                counters[bound] = None
-                fresh = [value] if value is not None else []
-            elif isinstance(bound, cst.Param) and bound not in handed and self._read_by(bound) <= uses:
-                one = self._handed(bound)
-                if one is not None:
-                    handed[bound] = one
-                    fresh = [arg.value for _, arg in one.calls]
+            for bound, value in self._bound_to(waiting.pop()):
+                if isinstance(bound, cst.Name) and bound not in counters and self._read_by(bound) <= uses:
+                    counters[bound] = None
+                    fresh += [value] if value is not None else []
+                elif isinstance(bound, cst.Param) and bound not in handed and self._read_by(bound) <= uses:
+                    one = self._handed(bound)
+                    if one is not None:
+                        handed[bound] = one
+                        fresh += [arg.value for _, arg in one.calls]
             wanted = {name for part in fresh for name in walk(part) if isinstance(name, cst.Name)}
             waiting += wanted
             uses |= wanted
@@ -130,10 +146,11 @@ class Counts:
             return True
         return any(fact.node in self.starts.launching for fact in self.roles.facts(call.func))
 
-    def _bound_to(self, use: cst.Name) -> tuple[cst.CSTNode | None, cst.CSTNode | None]:
-        """What binds a name, where one thing does, and the value it is bound to."""
+    def _bound_to(self, use: cst.Name) -> list[tuple[cst.CSTNode, cst.CSTNode | None]]:
+        """What binds a name, with its value: one thing, or the two ways of a choice (``_tells``)."""
         bindings = self.roles.bindings(use)
-        return (bindings[0].node, bindings[0].value) if len(bindings) == 1 else (None, None)
+        understood = len(bindings) == 1 or self._tells(use)
+        return [(b.node, b.value) for b in bindings] if understood else []
 
     def _wanted_by(self, launch: Launch) -> set[cst.Name]:
         dropped = self.dropped(launch)

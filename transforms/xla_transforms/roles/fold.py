@@ -31,6 +31,8 @@ FALSE_ON_CUDA = frozenset(
         "torch.npu.is_available",
     }
 )
+ALWAYS_THERE = frozenset({"torch.cuda.amp", "torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler"})
+"""What scripts look for with ``hasattr``, and each release has that torch_xla goes with (PyTorch 1.6)."""
 IN_GROUP = frozenset(
     f"torch.distributed.{name}"
     for name in (
@@ -58,7 +60,8 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
         path = roles.path(node.func)
         if roles.replicated and path in IN_GROUP:
             return not (path.endswith("is_initialized") and _joins_later(roles, node))
-        return True if path in TRUE_ON_CUDA else False if path in FALSE_ON_CUDA else None
+        told = True if path in TRUE_ON_CUDA else False if path in FALSE_ON_CUDA else None
+        return finds_amp(roles, node) if told is None else told
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         inner = fold(roles, node.expression)
         return None if inner is None else not inner
@@ -71,6 +74,29 @@ def fold(roles: Roles, node: cst.CSTNode) -> bool | None:
     if isinstance(node, cst.Name):
         return _name(roles, node)
     return None
+
+
+def finds_amp(roles: Roles, node: cst.CSTNode) -> bool | None:
+    """Whether a look for mixed precision finds it; ``None`` for any other condition.
+
+    ``hasattr(torch.cuda.amp, "autocast")`` does, ``getattr(torch.cuda.amp, "autocast") is None`` does not.
+    """
+    if isinstance(node, cst.Call):
+        return True if _of_amp(roles, node, "hasattr") else None
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return None
+    ((operator, right),) = ((c.operator, c.comparator) for c in node.comparisons)
+    nothing = isinstance(right, cst.Name) and right.value == "None"
+    asked = nothing and isinstance(operator, (cst.Is, cst.IsNot)) and _of_amp(roles, node.left, "getattr")
+    return isinstance(operator, cst.IsNot) if asked else None
+
+
+def _of_amp(roles: Roles, node: cst.CSTNode, function: str) -> bool:
+    if not isinstance(node, cst.Call) or len(node.args) < 2:
+        return False
+    if roles.path(node.func) != f"builtins.{function}":
+        return False
+    return f"{roles.path(node.args[0].value)}.{string_value(node.args[1].value)}" in ALWAYS_THERE
 
 
 def _joins_later(roles: Roles, asking: cst.Call) -> bool:
@@ -110,6 +136,8 @@ def _boolean(roles: Roles, node: cst.BooleanOperation) -> bool | None:
 
 def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
     target = node.comparisons[0]
+    if (found := finds_amp(roles, node)) is not None:
+        return found
     if isinstance(target.operator, (cst.Is, cst.IsNot)) and numbers_gpu(roles, node):
         return isinstance(target.operator, cst.IsNot)
     if isinstance(target.operator, (cst.In, cst.NotIn)) and launched(roles, node):
