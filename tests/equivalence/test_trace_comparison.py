@@ -145,13 +145,6 @@ def test_the_infinities_of_a_mask_are_equal():
     assert not compare(trace(modules=[mask]), trace(modules=[moved]), FLOAT32).agree
 
 
-@pytest.mark.parametrize(("rank", "agree"), [(0, False), (1, True)])
-def test_running_means_are_the_first_ranks(rank, agree):
-    first, other = {"bn.running_mean": np.array([0.5])}, {"bn.running_mean": np.array([0.6])}
-    both = (trace(modules=[one], rank=rank) for one in (first, other))
-    assert compare(*both, FLOAT32).agree is agree
-
-
 def test_parameters_can_be_left_out_by_name():
     assert compare(trace(), trace(weights=(5.0, 5.0)), FLOAT32, ignore=["0.0"]).agree
     assert not compare(trace(), trace(weights=(5.0, 5.0)), FLOAT32, ignore=["0.1"]).agree
