@@ -69,6 +69,18 @@ def test_a_mapping_with_a_name_of_its_own_comes_before_what_it_is_made_of() -> N
     assert kinds(code, "other") == {"model"}
 
 
+def test_a_name_of_its_own_comes_before_a_literal_that_is_handed_on() -> None:
+    code = """
+    made = {"a": Net(), "b": Net()}
+    held = dict(a=optim.SGD(p, 0.1), **made)
+    one, other = held["a"], held["b"]
+    print(one, other)
+    """
+    assert (kinds(code, "one"), kinds(code, "other")) == ({"optimizer"}, {"model"})
+    given = HANDED.format(given="m=optim.SGD(p, 0.1), ", outer="**{'m': Net()}")
+    assert kinds(given, "held", 1) == {"optimizer"}
+
+
 def test_what_is_put_into_the_options_later_is_held_as_well() -> None:
     code = """
     made = dict(a=Net())
@@ -136,3 +148,18 @@ def test_a_function_that_is_imported_under_another_name_gets_what_its_calls_give
         "main": f"import torch\nfrom engine import {imported}\n{name}(torch.optim.SGD(p, 0.1))\n",
     }
     assert across(files, "engine", "given") == {"optimizer"}
+
+
+@pytest.mark.parametrize("module", ["engine", "main"])
+def test_a_stand_in_for_a_failed_import_and_what_is_imported_both_get_what_calls_give(module: str) -> None:
+    main = """
+    import torch
+    try:
+        from engine import run as train
+    except ImportError:
+        def train(given):
+            print(given)
+    train(torch.optim.SGD(p, 0.1))
+    """
+    files = {"engine": "def run(given):\n    print(given)\n", "main": main}
+    assert across(files, module, "given") == {"optimizer"}

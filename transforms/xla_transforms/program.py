@@ -86,7 +86,8 @@ class Program:
                     found[node.func.attr.value].append(node)
                 elif isinstance(node.func, cst.Name):
                     name = node.func.value
-                    found[_defined_as(index, node.func) if name in renamed else name].append(node)
+                    for meant in _defined_as(index, node.func) if name in renamed else (name,):
+                        found[meant].append(node)
                 else:
                     found[""].append(node)
         return found
@@ -245,9 +246,9 @@ def _renamed(index: ModuleIndex) -> set[str]:
     return {name.value for name in names if isinstance(name, cst.Name)}
 
 
-def _defined_as(index: ModuleIndex, name: cst.Name) -> str:
-    """What a name is called where it is imported from, if it only stands for something imported."""
+def _defined_as(index: ModuleIndex, name: cst.Name) -> list[str]:
+    """What the things are called that a name stands for, where they are imported from or defined."""
     owner = index.scope_of(name).owner(name.value)
-    bindings = owner.bindings[name.value] if owner is not None else ()
-    paths = {b.name.rpartition(".")[2] if b.how is How.IMPORT else name.value for b in bindings}
-    return paths.pop() if len(paths) == 1 else name.value
+    bindings = owner.bindings[name.value] if owner is not None else []
+    words = (b.name.rpartition(".")[2] if b.how is How.IMPORT else name.value for b in bindings)
+    return list(dict.fromkeys(words)) or [name.value]

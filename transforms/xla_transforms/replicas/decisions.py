@@ -257,13 +257,9 @@ class Decisions:
             return max(self._given_back(call, f) for f in functions if f is not None)
         values = [arg.value for arg in call.args]
         base = receiver(call)
-        given = self._greatest(v for v in values if not self._model(v))
-        held = base if base is not None and not self._model(base) else None
+        held = base if base is not None and Kind.MODEL not in self.roles.kinds(base) else None
+        given = self._greatest(values)
         return max(given if path in _NUMBERS else _timeless(given), self._state(held))
-
-    def _model(self, node: cst.BaseExpression) -> bool:
-        """Whether a value is a model, which is the same on all replicas."""
-        return Kind.MODEL in self.roles.kinds(node)
 
     def _given_back(self, call: cst.Call, function: cst.CSTNode) -> State:
         """What a call gives back: the same where only other calls of the function bring what differs."""
