@@ -59,3 +59,40 @@ def test_what_rests_on_a_guard_does_not_outlive_the_question_around_it() -> None
     questions.end("outer")
     assert questions.settle("outer", None, outer)
     assert questions.lacking("a") is None
+
+
+def _confirmed(answers: dict[object, object], *order: tuple[str, int]) -> dict[object, object]:
+    """What ``("own", 0)`` confirms of questions that ask it again, in an order."""
+    questions = Questions()
+    state = questions.begin(("own", 0))
+    for key in order:
+        inner = questions.begin(key)
+        questions.is_open(("own", 0))
+        questions.end(key)
+        assert not questions.settle(key, answers[key], inner)
+    questions.end(("own", 0))
+    found = questions.confirmed("own", state)
+    assert questions.settle(("own", 0), None, state)
+    return found
+
+
+def test_what_took_the_right_answer_for_an_open_question_may_be_kept() -> None:
+    answers: dict[object, object] = {("own", 1): "x", ("own", 2): "y"}
+    assert _confirmed(answers, ("own", 1), ("own", 2)) == answers
+
+
+def test_what_may_rest_on_a_question_of_another_kind_is_not_kept_with_it() -> None:
+    answers: dict[object, object] = {("own", 1): "x", ("other", 1): "z", ("own", 2): "y"}
+    assert _confirmed(answers, ("own", 1), ("other", 1), ("own", 2)) == {("own", 1): "x"}
+
+
+def test_nothing_is_kept_where_the_question_itself_rests_on_another() -> None:
+    questions = Questions()
+    questions.begin("outer")
+    state = questions.begin(("own", 0))
+    inner = questions.begin(("own", 1))
+    questions.is_open(("own", 0))
+    questions.is_open("outer")
+    questions.end(("own", 1))
+    questions.settle(("own", 1), "x", inner)
+    assert questions.confirmed("own", state) == {}

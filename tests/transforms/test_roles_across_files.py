@@ -91,6 +91,9 @@ def test_conditions_through_names_and_devices() -> None:
     assert folded("device.type == 'cpu'", "device = torch.device('cuda')\n") is False
     assert folded("device.type == 'cuda'", "device = torch.device(name)\n") is None
     assert folded("device == 'cuda'", "device = 'cuda' if flag else 'cpu'\n") is None
+    assert folded("device == 'cuda:1'", "device = 'cuda' if flag else 'cpu'\n") is None
+    assert folded("start == 'resume'", "start = 'scratch'\n") is None  # the user's own setting
+    assert folded("kind == 'cpu'", "kind = 'cuda'\n") is False
 
 
 def test_a_constant_switch_stays_open_to_the_user() -> None:

@@ -39,9 +39,6 @@ class Effects:
     def __init__(self, roles: Roles) -> None:
         self.roles = roles
         self.hidden = HiddenSteps.of(roles)
-        self._functions: dict[cst.CSTNode, Effect] = {}
-        self._loops: dict[cst.CSTNode, Effect] = {}
-        self._gradients: dict[cst.CSTNode, bool] = {}
 
     def of_call(self, call: cst.Call) -> Effect:
         """What one call does by itself, its arguments not counted."""
@@ -106,11 +103,10 @@ class Effects:
 
     def of_function(self, function: cst.CSTNode) -> Effect:
         """What calling a function does outside its own step loops."""
-        if function not in self._functions:
-            self._functions[function] = Effect.NONE
-            body = getattr(function, "body", None)
-            self._functions[function] = self.of(body) if body is not None else Effect.NONE
-        return self._functions[function]
+        body = getattr(function, "body", None)
+        if body is None:
+            return Effect.NONE
+        return self.roles.asked(("effect", id(function)), lambda: self.of(body), Effect.NONE)
 
     def of(self, node: cst.CSTNode) -> Effect:
         """What a statement (or block) does, the work of step loops inside it left out."""
@@ -155,10 +151,8 @@ class Effects:
         return any(self._uses_within(f) for f in functions if isinstance(f, cst.FunctionDef))
 
     def _uses_within(self, function: cst.FunctionDef) -> bool:
-        if function not in self._gradients:
-            self._gradients[function] = False
-            self._gradients[function] = self.uses_gradients(function.body)
-        return self._gradients[function]
+        key = "uses gradients", id(function)
+        return self.roles.asked(key, lambda: self.uses_gradients(function.body), False)
 
     def calls(self, node: cst.CSTNode) -> Iterator[cst.Call]:
         """The calls that belong to a piece of code itself: not those of step loops and functions in it.
@@ -183,10 +177,7 @@ class Effects:
 
     def of_loop(self, loop: cst.CSTNode) -> Effect:
         """The work of one iteration if that makes the loop a step loop, else nothing."""
-        if loop not in self._loops:
-            self._loops[loop] = Effect.NONE
-            self._loops[loop] = self._judge(loop)
-        return self._loops[loop]
+        return self.roles.asked(("effect", id(loop)), lambda: self._judge(loop), Effect.NONE)
 
     def _judge(self, loop: cst.CSTNode) -> Effect:
         body = loop.body  # type: ignore[attr-defined]

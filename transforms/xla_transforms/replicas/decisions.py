@@ -6,7 +6,7 @@ Python that decides by such a value decides otherwise on each replica, unless th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -67,7 +67,6 @@ class Decisions:
 
     def __init__(self, replicas: Replicas) -> None:
         self.replicas, self.roles = replicas, replicas.roles
-        self._states: dict[int, State] = {}
 
     def differs(self, node: cst.CSTNode) -> bool:
         """Whether a value is a replica's own."""
@@ -82,22 +81,18 @@ class Decisions:
     def _state(self, node: cst.CSTNode | None) -> State:
         if node is None:
             return State.SAME
-        if id(node) in self._states:
-            return self._states[id(node)]
-        with self.roles.guarded(("differs", id(node))) as free:
-            if not free:
-                return State.SAME
-            state = self._of(node)
-        self._states[id(node)] = state
-        return state
-
-    def _of(self, node: cst.CSTNode) -> State:
         if isinstance(node, cst.Name):
-            return self._name(node)
+            return self._asked(node, lambda: self._name(node))
         if isinstance(node, cst.Attribute):
-            return self._attribute(node)
+            return self._asked(node, lambda: self._attribute(node))
         if isinstance(node, cst.Call):
-            return self._call(node)
+            return self._asked(node, lambda: self._call(node))
+        return self._composed(node)
+
+    def _asked(self, node: cst.CSTNode, answer: Callable[[], State]) -> State:
+        return self.roles.asked(("differs", id(node)), answer, State.SAME)
+
+    def _composed(self, node: cst.CSTNode) -> State:
         if isinstance(node, (cst.Lambda, cst.BaseString)) and not isinstance(node, cst.FormattedString):
             return State.SAME
         if isinstance(node, (cst.DictElement, cst.FormattedString)):

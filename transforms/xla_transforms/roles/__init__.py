@@ -37,7 +37,6 @@ class Roles:
         self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
         self._paths: dict[int, str] = {}
         self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
-        self._folded: dict[cst.CSTNode, bool | None] = {}
         self._memory: dict[object, Any] = {}
         self._variables: list[tuple[cst.Call, Facts]] | None = None
         self._questions = Questions()
@@ -142,9 +141,7 @@ class Roles:
 
     def fold(self, condition: cst.CSTNode) -> bool | None:
         """The value a condition had on CUDA, ``None`` where it is open (see ``roles.fold``)."""
-        if condition not in self._folded:
-            self._folded[condition] = fold.fold(self, condition)
-        return self._folded[condition]
+        return self.remembered(("fold", id(condition)), lambda: fold.fold(self, condition))
 
     def _decided(self, condition: cst.CSTNode) -> bool | None:
         with self.guarded(("decided", condition)) as free:
@@ -181,8 +178,11 @@ class Roles:
             self._memory[key] = found
         return found
 
-    def asked(self, key: object, answer: Callable[[], Answer], again: Answer) -> Answer:
-        """As ``remembered``, of a question that may lead back to itself: there the answer is ``again``."""
+    def asked(self, key: tuple[object, ...], answer: Callable[[], Answer], again: Answer) -> Answer:
+        """As ``remembered``, of a question that may lead back to itself: there the answer is ``again``.
+
+        What rests on that answer is kept where it comes out so. (A key begins with the question's kind.)
+        """
         if key in self._memory:
             return cast("Answer", self._memory[key])
         questions = self._questions
@@ -195,6 +195,8 @@ class Roles:
             found = answer()
         finally:
             questions.end(key)
+        if found == again:
+            self._memory.update(questions.confirmed(key[0], state))
         if questions.settle(key, found, state):
             self._memory[key] = found
         return found

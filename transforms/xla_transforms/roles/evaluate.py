@@ -234,4 +234,3 @@ _HANDLERS: dict[type, Callable[[Roles, Any], Facts]] = {
     cst.NamedExpr: lambda roles, node: roles.facts(node.value),
     cst.Await: lambda roles, node: roles.facts(node.expression),
 }
-

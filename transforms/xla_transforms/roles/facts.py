@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from zlib import crc32
 
 import libcst as cst
 
@@ -12,6 +14,9 @@ class Kind(Enum):
     """What an expression is, in the field's own words."""
 
     __hash__ = object.__hash__  # that of Enum is a call into Python, made for every fact
+
+    def __init__(self, word: str) -> None:
+        self.number = crc32(word.encode())
 
     NAME = "name"  # something imported; detail is its dotted path
     FUNCTION = "function"  # defined in the program; node is its definition, detail "bound" for methods
@@ -48,14 +53,36 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing an expression may be. Two facts of one expression mean: one or the other."""
+    """One thing an expression may be. Two facts of one expression mean: one or the other.
+
+    Facts are looked at in the order of a set, and what is asked first may be answered without what is asked
+    next, so their hash is made of what the source says: of no address, and of no string's own hash.
+    """
 
     kind: Kind
     detail: str = ""
     node: cst.CSTNode | None = None
 
-    def __hash__(self) -> int:  # of all fields it would call into Python for each
-        return hash((self.kind, self.detail, id(self.node)))
+    def __hash__(self) -> int:
+        return hash((self.kind.number, _number(self.detail), _label(self.node)))
+
+
+@cache
+def _number(text: str) -> int:
+    return crc32(text.encode())
+
+
+def _label(node: cst.CSTNode | None) -> int:
+    """A number for a node that is the same in every run; other nodes may have it, too."""
+    if node is None:
+        return 0
+    if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        return _number(node.name.value)
+    if isinstance(node, cst.Call):
+        func = node.func
+        last = func.attr if isinstance(func, cst.Attribute) else func
+        return _number(last.value) + len(node.args) if isinstance(last, cst.Name) else len(node.args)
+    return _number(type(node).__name__)
 
 
 Facts = frozenset[Fact]
@@ -69,11 +96,13 @@ def fact(kind: Kind, detail: str = "", node: cst.CSTNode | None = None) -> Facts
 
 def known(facts: Facts) -> Facts:
     """The facts that say something; ``None`` as an initial value says nothing about a role."""
-    return frozenset([f for f in facts if f.kind is not Kind.UNKNOWN and f.kind is not Kind.NONE])
+    said = [f for f in facts if f.kind is not Kind.UNKNOWN and f.kind is not Kind.NONE]
+    return facts if len(said) == len(facts) else frozenset(said)
 
 
 def of_kind(facts: Facts, kind: Kind) -> Facts:
-    return frozenset([f for f in facts if f.kind is kind])
+    found = [f for f in facts if f.kind is kind]
+    return facts if len(found) == len(facts) else frozenset(found)
 
 
 def together(parts: list[Facts]) -> Facts:

@@ -41,6 +41,10 @@ IN_GROUP = frozenset(
     )
 )  # fmt: skip
 """True in each process of those that train together."""
+DEVICE_TYPES = frozenset(
+    {"cpu", "cuda", "hip", "hpu", "ipu", "maia", "meta", "mps", "mtia", "npu", "ve", "vulkan", "xla", "xpu"}
+)
+"""The types of torch.device that a script may ask for (https://docs.pytorch.org/docs/2.9/tensor_attributes.html)."""
 _COMPARISONS = {
     cst.Equal: lambda a, b: a == b,
     cst.NotEqual: lambda a, b: a != b,
@@ -152,12 +156,12 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
         counts = (2, max(2, number), max(2, number) + 1) if roles.replicated else (1,)
         values = {bool(compare(count, number)) for count in counts}
         return values.pop() if len(values) == 1 else None
-    text = string_value(target.comparator)
-    if text is None or not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
+    kind = (string_value(target.comparator) or "").split(":")[0]
+    if kind not in DEVICE_TYPES or not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
         return None
     places = roles.places(_device_behind(node.left))
-    if places == {"cuda"} or (places and text not in places and "?" not in places):
-        equal = text.split(":")[0] == "cuda" and places == {"cuda"}
+    if places == {"cuda"} or (places and kind not in places and "?" not in places):
+        equal = kind == "cuda" and places == {"cuda"}
         return equal is isinstance(target.operator, cst.Equal)
     return None
 
@@ -202,7 +206,8 @@ def _on_cuda_anyway(roles: Roles, call: cst.Call, number: cst.BaseExpression) ->
     child: cst.CSTNode = call
     for parent in roles.index(call).ancestors(call):
         if isinstance(parent, cst.If) and any(
-            _asks_for_none(n) and same(n.left, number) for n in walk(parent.test)  # type: ignore[attr-defined]
+            _asks_for_none(n) and same(n.left, number)
+            for n in walk(parent.test)  # type: ignore[attr-defined]
         ):
             other = parent.orelse if child is parent.body else parent.body
             return other is not None and any(_uses_cuda(n) for n in walk(other))

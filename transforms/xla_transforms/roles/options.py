@@ -23,13 +23,16 @@ _ADDED = "added"  # the detail of what is put into a dictionary after it was mad
 
 @dataclass(frozen=True)
 class Options:
-    """The values by their names, and what else holds some, each with the names that are not taken from it."""
+    """The values by their names, and what else holds some, each with the names that are not taken from it.
 
-    named: dict[str, frozenset[cst.BaseExpression]]
-    others: frozenset[tuple[Fact, frozenset[str]]]
+    In the order of the source, without repetition: a set of nodes would have another order in each run.
+    """
+
+    named: dict[str, tuple[cst.BaseExpression, ...]]
+    others: tuple[tuple[Fact, frozenset[str]], ...]
 
 
-_EMPTY = Options({}, frozenset())
+_EMPTY = Options({}, ())
 
 
 def value(roles: Roles, call: cst.Call, name: str) -> Facts:
@@ -39,7 +42,7 @@ def value(roles: Roles, call: cst.Call, name: str) -> Facts:
 
 def _value(roles: Roles, call: cst.Call, name: str) -> Facts:
     options = of_call(roles, call)
-    chosen = options.named.values() if name == "*" else [options.named.get(name, frozenset())]
+    chosen = options.named.values() if name == "*" else [options.named.get(name, ())]
     parts = [roles.facts(each) for values in chosen for each in values]
     others = [item for item, hidden in options.others if name not in hidden]
     return together(parts + [_inside(roles, item, name) for item in others])
@@ -58,16 +61,18 @@ def of_call(roles: Roles, call: cst.Call) -> Options:
 
 def _of_call(roles: Roles, call: cst.Call) -> Options:
     own = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
-    named: dict[str, set[cst.BaseExpression]] = defaultdict(set)
-    others = {(Fact(Kind.MAPPING, _ADDED, call), frozenset[str]())} if added(roles, call) else set()
+    named: dict[str, dict[cst.BaseExpression, None]] = defaultdict(dict)
+    others: dict[tuple[Fact, frozenset[str]], None] = {}
+    if added(roles, call):
+        others[Fact(Kind.MAPPING, _ADDED, call), frozenset()] = None
     taken = frozenset(own)
     for item in (f for arg in call.args if arg.star == "**" for f in roles.facts(arg.value)):
         if item.kind is Kind.MAPPING and isinstance(item.node, cst.Call):
             more = of_call(roles, item.node)
-            others |= {(each, hidden | taken) for each, hidden in more.others}
-            for name in more.named.keys() - own:
-                named[name] |= more.named[name]
+            others |= {(each, hidden | taken): None for each, hidden in more.others}
+            for name in (name for name in more.named if name not in own):
+                named[name] |= dict.fromkeys(more.named[name])
         else:
-            others.add((item, taken))
-    whole = {name: frozenset(values) for name, values in named.items()}
-    return Options(whole | {name: frozenset({each}) for name, each in own.items()}, frozenset(others))
+            others[item, taken] = None
+    whole = {name: tuple(values) for name, values in named.items()}
+    return Options(whole | {name: (each,) for name, each in own.items()}, tuple(others))

@@ -9,6 +9,7 @@ components of Tarjan's algorithm, each found by the question that enters it firs
 from __future__ import annotations
 
 import sys
+from itertools import takewhile
 from typing import Any
 
 _NONE = sys.maxsize
@@ -97,6 +98,17 @@ class Questions:
         self._hit.discard(depth)
         self._low = outer if final else min(outer, self._low)
         return final
+
+    def confirmed(self, kind: object, state: tuple[int, int, int]) -> dict[object, Any]:
+        """The answers that rest on a question alone which ends with the very answer that they took for it.
+
+        Only those found before one of another kind, of which it is not known what else it rests on.
+        """
+        depth, _, mark = state
+        if self._low < depth:
+            return {}
+        own = takewhile(lambda key: isinstance(key, tuple) and key[0] == kind, self._order[mark:])
+        return {key: self._lacking[key][0] for key in own if key in self._lacking}
 
     def leave(self, key: object, state: tuple[int, int, int]) -> None:
         """End a question that has no answer to keep: what rests on it now rests on the one around it."""
