@@ -293,7 +293,9 @@ def _callers(roles: Roles, function: cst.FunctionDef) -> list[tuple[cst.Call, in
     return found or handing.indirect_calls(roles, function)
 
 
-def _constructing(roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef) -> list[tuple[cst.Call, int]]:
+def _constructing(
+    roles: Roles, owner: cst.ClassDef, function: cst.FunctionDef
+) -> list[tuple[cst.Call, int]]:
     """The calls that run a constructor: those of its class and of subclasses, by name or by value."""
     users = classes.users(roles, owner, function)
     found = {call: 1 for c in users for call in handing.class_calls(roles, c)}
@@ -355,7 +357,9 @@ def _owner(roles: Roles, function: cst.FunctionDef) -> cst.ClassDef | None:
     return None if classes.is_static(function) else outer
 
 
-def _arguments(roles: Roles, param: cst.Param, function: cst.FunctionDef, params: list[cst.Param]) -> Facts:
+def _arguments(
+    roles: Roles, param: cst.Param, function: cst.FunctionDef, params: list[cst.Param]
+) -> Facts:
     position = next((i for i, p in enumerate(params) if p is param), 0)
     if param is function.params.star_arg or param is function.params.star_kwarg:
         return frozenset().union(*(_rest(roles, s, param, position - t) for s, t in callers(roles, function)))

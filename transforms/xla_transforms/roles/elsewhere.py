@@ -25,7 +25,9 @@ def given(
     return node
 
 
-def in_callee(roles: Roles, node: cst.BaseExpression, function: cst.FunctionDef, call: cst.Call) -> str:
+def in_callee(
+    roles: Roles, node: cst.BaseExpression, function: cst.FunctionDef, call: cst.Call
+) -> str:
     """What an expression is called inside a function that is called beside it; empty for nothing."""
     taken = next((t for site, t in callers(roles, function) if site is call), 0)
     for position, param in enumerate(parameters(function)[taken:]):

@@ -234,3 +234,4 @@ _HANDLERS: dict[type, Callable[[Roles, Any], Facts]] = {
     cst.NamedExpr: lambda roles, node: roles.facts(node.value),
     cst.Await: lambda roles, node: roles.facts(node.expression),
 }
+

@@ -35,7 +35,9 @@ def reaching(
 
 
 class _Walk:
-    def __init__(self, index: ModuleIndex, scope: Scope, bindings: list[Binding], fold: Fold) -> None:
+    def __init__(
+        self, index: ModuleIndex, scope: Scope, bindings: list[Binding], fold: Fold
+    ) -> None:
         self.fold = fold
         self.index = index
         self.scope = scope
