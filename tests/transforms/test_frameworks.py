@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers import check_noop, findings
+from helpers import check_noop, findings, migrate
+
+from xla_transforms.engine import migrate_program
 
 LOOP = """\
 import torch
@@ -64,3 +66,69 @@ def test_frameworks_that_are_to_be_replaced_are_named_once(line: str) -> None:
 def test_deepspeed_beside_cuda_is_named_by_one_rule_alone() -> None:
     code = "import torch\nimport deepspeed\nx = torch.zeros(1).cuda()\n"
     assert findings(code, "packages", "frameworks") == [("XLA951", 2)]
+
+
+# ---- engines that do the steps
+
+TRAINS = """
+model = engine.cuda()
+for x in loader:
+    loss = model(x.cuda()).sum()
+    loss.backward()
+    optimizer.step()
+"""
+ENGINES = [
+    ("import deepspeed", "deepspeed.initialize(model=net)"),
+    ("import horovod.torch as hvd", "hvd.init()"),
+    ("import smdistributed.dataparallel.torch.distributed as dist", "dist.init_process_group()"),
+]
+
+
+@pytest.mark.parametrize(("imported", "call"), ENGINES)
+def test_a_program_whose_steps_an_engine_does_is_left_whole(imported: str, call: str) -> None:
+    outcome = check_noop(f"import torch\n{imported}\n\ndef main():\n    engine = {call}\n{TRAINS}\nmain()\n")
+    assert [(f.code, f.severity.label, f.span.line) for f in outcome.findings] == [("XLA922", "error", 5)]
+
+
+@pytest.mark.parametrize(("imported", "call"), ENGINES)
+def test_a_program_that_can_do_without_the_engine_is_migrated(imported: str, call: str) -> None:
+    once = f"import torch\n{imported}\n\ndef start():\n    {call}\n\nif args.engine:\n    start()\n{TRAINS}"
+    twice = f"import torch\n{imported}\n\nif args.engine:\n    {call}\n{TRAINS}"
+    for code in (once, twice):
+        assert "model = engine.to(" in migrate(code).data.decode()
+
+
+def test_an_engine_below_the_main_guard_is_no_choice() -> None:
+    guard = 'if __name__ == "__main__":'
+    code = f"import torch\nimport deepspeed\n{guard}\n    deepspeed.initialize(net.cuda())\n"
+    assert [f.code for f in check_noop(code).findings] == ["XLA922"]
+
+
+def test_files_beside_an_engine_are_left_with_it() -> None:
+    files = {
+        "start.py": b"import deepspeed\nimport model\ndeepspeed.initialize(model.net)\n",
+        "model.py": b"import torch\nnet = torch.nn.Linear(1, 1).cuda()\n",
+    }
+    outcomes = migrate_program(files)
+    assert all(not outcome.changes for outcome in outcomes.values())
+    assert [[f.code for f in outcome.findings] for outcome in outcomes.values()] == [["XLA922"], ["XLA922"]]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ['strategy="ddp"', "strategy=DDPStrategy()", "precision=16", 'precision="16-mixed"',
+     "devices=torch.cuda.device_count()", "sync_batchnorm=True"],
+)  # fmt: skip
+def test_lightning_that_is_told_what_xla_refuses(argument: str) -> None:
+    code = f"import torch\nimport lightning as L\ntrainer = L.Trainer({argument})\n"
+    assert findings(code, "frameworks") == [("XLA922", 3)]
+
+
+@pytest.mark.parametrize("argument", ['strategy="auto"', 'precision="16-true"', "sync_batchnorm=False"])
+def test_lightning_that_is_told_what_xla_takes(argument: str) -> None:
+    assert findings(f"import lightning as L\nL.Trainer({argument})\n", "frameworks") == [("XLA921", 2)]
+
+
+def test_accelerate_that_is_told_float16() -> None:
+    code = LOOP.replace("Accelerator()", "Accelerator(mixed_precision='fp16')")
+    assert [f.code for f in check_noop(code).findings] == ["XLA921", "XLA922"]

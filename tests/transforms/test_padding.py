@@ -137,3 +137,49 @@ def test_a_script_around_trainer_need_not_name_cuda() -> None:
     code = HEAD.replace(".cuda()", "") + "from transformers import Trainer\nTrainer(model)\n"
     assert findings(code + "tok(x, padding=True)\n", "padding") == [("XLA901", 10)]
     assert findings(HEAD.replace(".cuda()", "") + "tok(x, padding=True)\n", "padding") == []
+
+
+# ---- what pads where nothing says so
+
+TRAINED = """\
+from transformers import AutoTokenizer, Trainer, TrainingArguments
+
+tok = AutoTokenizer.from_pretrained("bert-base-uncased")
+rows = rows.map(lambda row: tok(row["text"], truncation=True{}))
+Trainer(net, TrainingArguments("out"), train_dataset=rows{})
+"""
+
+
+def told(padding: str, given: str) -> list[tuple[str, int]]:
+    return findings(TRAINED.format(padding, given), "padding")
+
+
+@pytest.mark.parametrize("given", [", tokenizer=tok", ", processing_class=tok, data_collator=None"])
+def test_trainers_own_collator_pads_to_the_longest(given: str) -> None:
+    assert told("", given) == [("XLA901", 5)]
+
+
+@pytest.mark.parametrize(
+    ("padding", "given"),
+    [
+        ("", ""),
+        ("", ", tokenizer=tok, data_collator=default_data_collator"),
+        ("", ", processing_class=image_processor"),
+        (', padding="max_length"', ", tokenizer=tok"),
+    ],
+)
+def test_trainers_with_another_collator_or_padded_texts(padding: str, given: str) -> None:
+    assert told(padding, given) == []
+
+
+def test_a_collator_of_the_scripts_own_that_calls_pad() -> None:
+    assert found('tok.pad(rows, return_tensors="pt")') == [("XLA901", 8)]
+    assert found('tok.pad(rows, padding="max_length", max_length=64, return_tensors="pt")') == []
+    assert found("torch.nn.functional.pad(rows, (0, 4))") == []
+
+
+def test_a_collator_of_language_models_is_mentioned() -> None:
+    line = "from transformers import DataCollatorForLanguageModeling as Collator\nCollator(tok, mlm=False)\n"
+    (mentioned,) = migrate(HEAD + line, "padding").findings
+    assert (mentioned.code, mentioned.severity.label) == ("XLA901", "info")
+    assert found(line + 'tok(texts, padding="max_length", max_length=64)') == []

@@ -338,3 +338,66 @@ def test_everything_at_once_names_the_rules_of_the_case() -> None:
     )
     codes = {f.code for f in migrate(code).findings}
     assert codes == {"XLA901", "XLA921", "XLA923", "XLA925", "XLA926", "XLA928", "XLA929"}
+
+
+# ---- what is for GPUs alone, and classes that others derive
+
+
+@pytest.mark.parametrize("more", ["tf32=False", "tf32=None", 'ddp_backend="xla"'])
+def test_arguments_that_do_no_harm_stay(more: str) -> None:
+    check_noop(arguments(f"{QUIET}, {more}"), *ARGUMENTS)
+
+
+@pytest.mark.parametrize("more", ["tf32=True", 'ddp_backend="nccl"', 'tf32=True, ddp_backend="gloo"'])
+def test_arguments_that_raise_without_a_gpu_go(more: str) -> None:
+    short = ', optim="sgd", bf16=True'
+    outcome = migrate(arguments(f"{short}, {more}"), *ARGUMENTS)
+    assert outcome.data.decode() == arguments(short)
+    assert {change.code for change in outcome.changes} == {"XLA937"}
+
+
+def test_containers_with_gpus_keep_what_is_for_gpus() -> None:
+    check_noop(arguments(f"{QUIET}, tf32=True"), *ARGUMENTS, settings=Settings(target="sagemaker"))
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        ("deepspeed='ds.json'", ["XLA939"]),
+        ("deepspeed=None, fsdp=''", []),
+        ("fsdp='full_shard auto_wrap'", ["XLA939"]),
+        ("fsdp='full_shard', fsdp_config={'xla': True}", []),
+    ],
+)
+def test_models_that_are_parted(more: str, codes: list[str]) -> None:
+    outcome = check_noop(arguments(f"{QUIET}, {more}"), *ARGUMENTS)
+    assert [f.code for f in outcome.findings] == codes
+
+
+def test_the_command_line_of_gpus_keeps_float16() -> None:
+    head = "from transformers import HfArgumentParser, TrainingArguments\n"
+    code = head + "HfArgumentParser(TrainingArguments)\n"
+    (told,) = migrate(code, *ARGUMENTS, settings=Settings(target="sagemaker")).findings
+    assert "bf16" not in told.advice
+    assert "--dataloader_num_workers" in told.advice
+
+
+@pytest.mark.parametrize(
+    ("package", "made", "trained"),
+    [
+        ("trl", "SFTConfig", "SFTTrainer"),
+        ("sentence_transformers", "SentenceTransformerTrainingArguments", "SentenceTransformerTrainer"),
+    ],
+)
+def test_trainers_that_other_packages_derive(package: str, made: str, trained: str) -> None:
+    code = f"from {package} import {made}, {trained}\ncoach = {trained}(net, {made}('out'{{}}))\n"
+    name = ', optim="adamw_torch_xla"'
+    outcome = check_transformed(code.format(""), code.format(name), rules={"XLA924"})
+    assert "XLA921" in [f.code for f in outcome.findings]
+    check_noop(code.format("").replace(f"from {package}", "from ours"))
+
+
+@pytest.mark.parametrize("test", ["torch.distributed.get_rank() == 0", "int(os.environ['LOCAL_RANK']) == 0"])
+def test_a_guard_on_the_rank_of_torch_goes(test: str) -> None:
+    code = "import os\n" + saving(f"if {test}:\n    coach.save_model('out')")
+    assert migrate(code, "trainer_use").data.decode().endswith("\ncoach.save_model('out')\n")

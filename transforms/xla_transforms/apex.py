@@ -15,12 +15,11 @@ import libcst as cst
 
 from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.loops.sinks import bound_names
-from xla_transforms.replicas.scripts import is_main_guard
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.elsewhere import text_at
 from xla_transforms.scopes import Binding, How, ModuleIndex, parameters
-from xla_transforms.tree import argument, dotted, has_star, string_value, value_of, walk
+from xla_transforms.tree import argument, dotted, has_star, is_main_guard, string_value, value_of, walk
 
 AMP = "apex.amp"
 _TOLD = frozenset(

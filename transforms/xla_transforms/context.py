@@ -136,7 +136,8 @@ class Context:
     @cached_property
     def uses_cuda(self) -> bool:
         """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
-        return self.names_cuda and not shares_several(self) and not self.parted
+        left = shares_several(self) or self.parted or self.frameworks.engine is not None
+        return self.names_cuda and not left
 
     @cached_property
     def speaks_of_gpu(self) -> bool:

@@ -7,13 +7,33 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.tree import value_of
+from xla_transforms.tree import is_main_guard, value_of
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
+_TRL = ("SFT", "DPO", "KTO", "ORPO", "CPO", "Reward", "GRPO", "RLOO", "PRM", "BCO", "GKD", "OnlineDPO")
+_SENTENCES = ("SentenceTransformer", "CrossEncoder", "SparseEncoder")
+# Classes of other packages that are transformers' (trl v0.9 to v0.24; sentence-transformers v3 to v5).
+_DERIVED: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {
+    ("trl", _TRAINERS): tuple(f"{kind}Trainer" for kind in _TRL),
+    ("trl", _ARGUMENTS): tuple(f"{kind}Config" for kind in _TRL),
+    ("sentence_transformers", _TRAINERS): tuple(f"{kind}Trainer" for kind in _SENTENCES),
+    ("sentence_transformers", _ARGUMENTS): tuple(f"{kind}TrainingArguments" for kind in _SENTENCES),
+}
 _MAKERS = ("from_pretrained", "from_config")
+# Calls that hand the steps to an engine of CUDA, and what that is called.
+_ENGINES = {
+    "deepspeed.initialize": "DeepSpeed",
+    "horovod.torch.init": "Horovod",
+    "smdistributed.dataparallel.torch.distributed.init_process_group": "SageMaker's smdistributed",
+    "smdistributed.modelparallel.torch.init": "SageMaker's smdistributed",
+    "torch.sagemaker.init": "SageMaker's model parallelism",
+    "colossalai.launch": "Colossal-AI",
+    "colossalai.launch_from_torch": "Colossal-AI",
+}
 # What makes the loaders, models and optimizers that it is given fit for XLA, and steps by itself.
 _PREPARING = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 
@@ -54,7 +74,7 @@ class Frameworks:
     @cached_property
     def argument_classes(self) -> list[cst.ClassDef]:
         """The program's own subclasses of TrainingArguments."""
-        if not self.program.mentions(*_ARGUMENTS):
+        if not self.program.mentions(*_named(_ARGUMENTS)):
             return []
         every = (c for index in self.program.modules.values() for c in index.all(cst.ClassDef))
         mine = [c for c in every if isinstance(c, cst.ClassDef) and c.bases]
@@ -65,6 +85,22 @@ class Frameworks:
         """Whether Accelerate prepares what the program's loops use: they then do what XLA needs."""
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
         return any(self.roles.path(call.func) in _PREPARING for call in calls)
+
+    @cached_property
+    def engine(self) -> tuple[cst.Call, str] | None:
+        """The call by which another engine, made for CUDA, does the program's steps, and its name.
+
+        None where the program can do without: where the call stands under a condition.
+        """
+        names = {path.rpartition(".")[2] for path in _ENGINES}
+        packages = {path.partition(".")[0] for path in _ENGINES}
+        if not self.program.mentions(*packages):
+            return None
+        for call in (c for name in names for c in self.program.calls.get(name, ())):
+            name = _ENGINES.get(self.roles.path(call.func), "")
+            if name and self._always(call, frozenset()):
+                return call, name
+        return None
 
     @property
     def trains(self) -> bool:
@@ -91,8 +127,21 @@ class Frameworks:
         paths = [f.detail for f in facts] + [b for o in owners for b in bases(self.roles, o)]
         return any(_of_transformers(path, _TRAINERS) for path in paths)
 
+    def _always(self, call: cst.Call, seen: frozenset[cst.CSTNode]) -> bool:
+        """Whether no condition decides about a call, nor about each call of the function it stands in."""
+        index = self.roles.index(call)
+        tried = any(isinstance(a, cst.Try) for a in index.ancestors(call))
+        branch = index.branch(call)
+        if tried or (branch is not None and not (branch.outer is None and is_main_guard(branch.statement))):
+            return False
+        function = index.function_of(call)
+        if function is None or function in seen:
+            return True
+        sites = [site for site, _ in callers(self.roles, function)]
+        return not sites or any(self._always(site, seen | {function}) for site in sites)
+
     def _made(self, names: tuple[str, ...]) -> list[cst.Call]:
-        if not self.program.mentions(*names):
+        if not self.program.mentions(*_named(names)):
             return []
         every = (c for calls in self.program.calls.values() for c in calls if not self.roles.dead(c))
         found = {c: None for c in every if any(_of_transformers(p, names) for p in self._paths(c))}
@@ -113,5 +162,12 @@ class Frameworks:
 
 
 def _of_transformers(path: object, names: tuple[str, ...]) -> bool:
+    """Whether a path is one of transformers' own classes, or of those that other packages derive from it."""
     package, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
-    return name in names and (package == "transformers" or package.startswith("transformers."))
+    home = package.partition(".")[0]
+    return (home == "transformers" and name in names) or name in _DERIVED.get((home, names), ())
+
+
+def _named(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of classes, and of all that other packages derive from them."""
+    return (*names, *(name for (_, of), derived in _DERIVED.items() if of == names for name in derived))

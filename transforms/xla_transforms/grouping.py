@@ -20,7 +20,8 @@ RELATED = re.compile(r"cuda|\brank|_rank|world_size|distributed|optim|\.step\(",
 TRAINS = re.compile(r"\.(?:backward|step|spawn|launch)\(|DistributedDataParallel|init_process_group")
 # A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
 FRAMEWORKS = (
-    "transformers|accelerate|lightning|pytorch_lightning|ignite|horovod|fairscale|deepspeed|sagemaker"
+    "transformers|trl|sentence_transformers|accelerate|lightning|pytorch_lightning|ignite|horovod|fairscale|"
+    "deepspeed|sagemaker|smdistributed|colossalai"
 )
 FRAMEWORK = re.compile(
     rf"^[ \t]*(?:from|import)[ \t]+(?:{FRAMEWORKS})\b|GPU_NUM_DEVICES", re.MULTILINE

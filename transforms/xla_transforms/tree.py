@@ -227,3 +227,18 @@ def destination(add: cst.Call) -> str:
     long = [n for n in names if n.startswith("--")]
     chosen = (long or names or [""])[0]
     return chosen.lstrip("-").replace("-", "_")
+
+
+def is_main_guard(statement: cst.If) -> bool:
+    """``if __name__ == "__main__":``."""
+    test = statement.test
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    target = test.comparisons[0]
+    sides = (test.left, target.comparator)
+    named = any(isinstance(side, cst.Name) and side.value == "__name__" for side in sides)
+    return (
+        named
+        and isinstance(target.operator, cst.Equal)
+        and any(string_value(side) == "__main__" for side in sides)
+    )

@@ -14,7 +14,9 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.tree import argument, given, has_star, same, string_value, value_of
+from xla_transforms.roles import Kind
+from xla_transforms.roles.facts import of_kind
+from xla_transforms.tree import argument, given, has_star, method, same, string_value, value_of
 
 PADDING = Rule(
     "XLA901",
@@ -33,6 +35,8 @@ _COLLATORS = {
     "DataCollatorForMultipleChoice": 1,
     "DataCollatorForSeq2Seq": 2,
 }
+# Collators that pad to the longest member, and have no argument about it.
+_ALWAYS = ("DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask", "DataCollatorForSOP")
 # Models whose loss and result leave padded places out, as long as they are given the attention mask.
 _MASKED = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice", "ForQuestionAnswering")
 _FIXED = 'padding="max_length", max_length=<the longest you need>'
@@ -53,8 +57,40 @@ def run(context: Context) -> None:
             padding = value_of(call, "padding", _COLLATORS[name])
             if padding is None or _longest(padding):
                 _collator(context, call, name, padding)
+        elif name in _ALWAYS and path.startswith("transformers.") and not _padded_before(context):
+            _report(context, call, f"{name}, where texts differ in length,", Severity.INFO)
         elif not path.startswith("torch.") and _longest(value_of(call, "padding")):
             _tokenizer(context, call)
+        elif method(call) == "pad" and given(call, "return_tensors") and not given(call, "padding"):
+            _report(context, call, "pad without padding=")
+    for call in context.frameworks.trainers:
+        if context.roles.index(call) is context.index and _collates_by_default(context, call):
+            _report(context, call, "Trainer with a tokenizer and no data_collator=")
+
+
+def _collates_by_default(context: Context, call: cst.Call) -> bool:
+    """Whether Trainer makes the collator itself, which pads to the longest text: it is given a tokenizer."""
+    chosen = value_of(call, "data_collator", 2)
+    tokenizer = value_of(call, "processing_class") or value_of(call, "tokenizer")
+    if tokenizer is None or has_star(call) or getattr(chosen, "value", "None") != "None":
+        return False
+    own = all(path.partition(".")[0] == "transformers" for path in context.frameworks.classes(call.func))
+    return own and _is_tokenizer(context, tokenizer) and not _padded_before(context)
+
+
+def _padded_before(context: Context) -> bool:
+    """Whether texts are padded to a fixed length where they are made into tokens."""
+    modules = context.program.modules.values()
+    calls = (c for index in modules for c in index.all(cst.Call) if isinstance(c, cst.Call))
+    return any("max_length" in _strings(context, value_of(c, "padding")) for c in calls)
+
+
+def _strings(context: Context, node: cst.BaseExpression | None) -> set[str]:
+    """The texts that an expression may be."""
+    if node is None:
+        return set()
+    facts = context.roles.facts(node)
+    return {f.detail for f in of_kind(facts, Kind.STRING)} | {string_value(node) or ""}
 
 
 def _longest(padding: cst.BaseExpression | None) -> bool:
@@ -140,11 +176,11 @@ def _cut_lengths(context: Context) -> Iterator[cst.BaseExpression]:
             yield length.value
 
 
-def _report(context: Context, call: cst.Call, written: str) -> None:
+def _report(context: Context, call: cst.Call, written: str, severity: Severity | None = None) -> None:
     rounded = argument(call, "pad_to_multiple_of")
     ending = "every new length is a new compilation"
     if rounded:
         ending = "its lengths are rounded: a few compilations"
     message = f"{written} pads to the longest text of a batch: {ending}"
-    severity = Severity.INFO if rounded else None
+    severity = Severity.INFO if rounded else severity
     context.plan.report(PADDING, call, message, f"write {_FIXED}, or pad to a few lengths", severity=severity)

@@ -62,7 +62,23 @@ CHECKPOINTING = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-RULES = (OPTIMIZER, HALF, LAST, WORKERS, COMPILED, CHECKPOINTING)
+GPUS = Rule(
+    "XLA937",
+    "trainer-gpu-argument",
+    "transformers' Trainer is no longer told what is for GPUs alone.",
+    "Where no CUDA device is seen, tf32=True and another ddp_backend than xla raise a ValueError "
+    "(transformers v4.57 and v5.24, training_args.py; run on torch_xla 2.9).",
+)
+SHARDED = Rule(
+    "XLA939",
+    "trainer-sharding",
+    "transformers' Trainer is told to part the model among GPUs.",
+    "DeepSpeed has no XLA device; FSDP needs fsdp_config={'xla': True}, which has Trainer use torch_xla's "
+    "(transformers v4.57, trainer.py and training_args.py).",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+RULES = (OPTIMIZER, HALF, LAST, WORKERS, COMPILED, CHECKPOINTING, GPUS, SHARDED)
 
 _FUSED = "adamw_torch_fused"
 _CUDA_ONLY = ("paged_", "adamw_bnb", "adamw_apex", "adamw_8bit", "lion_8bit", "ademamix", "rmsprop_bnb")
@@ -78,8 +94,6 @@ _APEX = ("half_precision_backend", "fp16_backend", "fp16_opt_level")
 
 
 def run(context: Context) -> None:
-    if not context.index.source.text.count("TrainingArguments"):
-        return
     frameworks = context.frameworks
     for call in frameworks.arguments:
         if context.roles.index(call) is context.index and context.plan.free(call):
@@ -98,8 +112,10 @@ def _arguments(context: Context, call: cst.Call) -> None:
     if compiling:
         change = context.plan.change(COMPILED, compiling[0], "XLA compiles the step by itself")
         change.drop(call.args, compiling)
-    _optimizer(context, call, [arg for arg in call.args if arg not in compiling])
+    gone = [*compiling, *_for_gpus(context, call)]
+    _optimizer(context, call, [arg for arg in call.args if arg not in gone])
     _half(context, call)
+    _sharding(context, call)
     recomputing = given(call, "gradient_checkpointing")
     if recomputing is not None and getattr(recomputing.value, "value", "") != "False":
         message = "gradient_checkpointing fails on XLA: module 'torch' has no attribute 'xla'"
@@ -113,9 +129,39 @@ def _arguments(context: Context, call: cst.Call) -> None:
         context.plan.report(WORKERS, call, "batches are made by the process that trains", _WORKERS)
 
 
+def _for_gpus(context: Context, call: cst.Call) -> list[cst.Arg]:
+    """The arguments that raise where there is no CUDA device."""
+    if context.target.launcher:  # its containers have GPUs
+        return []
+    tf32, backend = given(call, "tf32"), given(call, "ddp_backend")
+    on = tf32 is not None and getattr(tf32.value, "value", "") not in ("False", "None")
+    other = backend is not None and string_value(backend.value) not in (None, "xla")
+    found = [arg for arg, wrong in ((tf32, on), (backend, other)) if arg is not None and wrong]
+    if found and not any(map(context.plan.taken, found)):
+        code = " and ".join(context.index.source.code(arg) for arg in found)
+        change = context.plan.change(GPUS, found[0], f"{code} raises where there is no CUDA device")
+        change.drop(call.args, found)
+    return found
+
+
+def _sharding(context: Context, call: cst.Call) -> None:
+    """Report what parts the model: DeepSpeed, and FSDP that is not told of XLA."""
+    deepspeed, fsdp, config = (given(call, name) for name in ("deepspeed", "fsdp", "fsdp_config"))
+    if deepspeed is not None and getattr(deepspeed.value, "value", "") != "None":
+        message = "Trainer is told to train by DeepSpeed, which has no XLA device"
+        advice = 'leave it out, or write fsdp="full_shard", fsdp_config={"xla": True}'
+        context.plan.report(SHARDED, deepspeed, message, advice)
+    off = fsdp is None or getattr(fsdp.value, "value", "") in ("None", "False", '""', "''", "[]")
+    if not off and "xla" not in (context.index.source.code(config.value) if config is not None else ""):
+        assert fsdp is not None
+        message = "without xla in its fsdp_config Trainer parts the model by FSDP for GPUs"
+        context.plan.report(SHARDED, fsdp, message, 'write fsdp_config={"xla": True} beside it')
+
+
 def _by_hand(context: Context) -> str:
     name = context.target.trainer_optimizer or "adamw_torch_xla"
-    return f"it should hold optim={name!r} (with transformers 4.17 or newer), and bf16=True, not fp16=True"
+    half = ", and bf16=True, not fp16=True" if context.target.autocast_dtype == "bfloat16" else ""
+    return f"it should hold optim={name!r} (with transformers 4.17 or newer){half}"
 
 
 def _compiling(call: cst.Call) -> list[cst.Arg]:
@@ -202,6 +248,7 @@ def _half(context: Context, call: cst.Call) -> None:
 
 def _command_line(context: Context, call: cst.Call) -> None:
     name = context.target.trainer_optimizer or "adamw_torch_xla"
-    advice = f"pass --optim {name}, --bf16 instead of --fp16, and --dataloader_drop_last True"
+    half = " --bf16 instead of --fp16," if context.target.autocast_dtype == "bfloat16" else ""
+    advice = f"pass --optim {name},{half} --dataloader_drop_last True, and --dataloader_num_workers"
     message = "TrainingArguments come from the command line: the optimizer by default is the fused AdamW"
     context.plan.report(OPTIMIZER, call, message, advice)

@@ -34,7 +34,10 @@ GUARD = Rule(
 )
 RULES = (ORDER, GUARD)
 
-_RANK = re.compile(r"local_rank|\brank\b|process_index|process_zero|is_main_process|should_save|is_master")
+_RANK = re.compile(
+    r"local_rank|\b(?:get_|global_)?rank\b|process_index|process_zero|is_main_process|should_save|is_master",
+    re.IGNORECASE,
+)
 _SAVES = ("save_model", "save_state")
 _ORDER_ADVICE = "build it once the model is on args.device, or give Trainer optimizer_cls_and_kwargs"
 

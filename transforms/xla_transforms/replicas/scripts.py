@@ -15,7 +15,7 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
 from xla_transforms.roles.ranks import COUNTS, PLACES, SIZES, is_option
 from xla_transforms.scopes import How, ModuleIndex
-from xla_transforms.tree import body_of, method, receiver, string_value, walk
+from xla_transforms.tree import body_of, is_main_guard, method, receiver, string_value, walk
 
 _DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
 _IMPORTS = (cst.Import, cst.ImportFrom)
@@ -197,21 +197,6 @@ def _imports_of(roles: Roles, index: ModuleIndex) -> dict[cst.CSTNode | None, li
 def main_guard(index: ModuleIndex) -> cst.If | None:
     """The first ``if __name__ == "__main__":`` of a module."""
     return next((s for s in index.source.module.body if isinstance(s, cst.If) and is_main_guard(s)), None)
-
-
-def is_main_guard(statement: cst.If) -> bool:
-    """``if __name__ == "__main__":``."""
-    test = statement.test
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return False
-    target = test.comparisons[0]
-    sides = (test.left, target.comparator)
-    named = any(isinstance(side, cst.Name) and side.value == "__name__" for side in sides)
-    return (
-        named
-        and isinstance(target.operator, cst.Equal)
-        and any(string_value(side) == "__main__" for side in sides)
-    )
 
 
 def _imports(statement: cst.CSTNode) -> bool:
