@@ -39,13 +39,24 @@ VISIBLE = Rule(
 RULES = (COMMAND, VISIBLE)
 
 _NAMES = re.compile(
-    r".*\.(?:sh|bash|mk|dockerfile)|(?:GNU)?[Mm]akefile|Dockerfile(?:\..*)?", re.IGNORECASE
+    r".*\.(?:sh|bash|zsh|slurm|sbatch|mk|dockerfile|ya?ml)|(?:GNU)?makefile|justfile|Dockerfile(?:\..*)?",
+    re.IGNORECASE,
 )
 _INSTRUCTION = re.compile(r"(?:CMD|ENTRYPOINT|RUN|ENV)\s+", re.IGNORECASE)
-_SEPARATOR = re.compile(r"&&|\|\||[;|&]")
+_KEY = re.compile(r"-?\s*[\w.-]+:\s+")  # of a mapping in YAML
+_SEPARATOR = re.compile(r"&&|\|\||[;|]|(?<!>)&(?!>)")  # and not the & of 2>&1
 _PYTHON = re.compile(r"python[\d.]*")
-_MODULES = {"torch.distributed.launch", "torch.distributed.run"}
-_HINTS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "horovodrun", "CUDA_VISIBLE_DEVICES")
+_ASSIGNED = re.compile(r"\w+=")
+_MODULES = {
+    "torch.distributed.launch": "torch.distributed.launch",
+    "torch.distributed.run": "torch.distributed.run",
+    "accelerate.commands.launch": "accelerate launch",
+}
+_MPI = ("mpirun", "mpiexec")
+_STARTERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "horovodrun", *_MPI)
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_HINTS = (*_STARTERS, _VISIBLE)
+_SCRIPT = re.compile(r"\.py\b|\s-m\s")
 _CHIPS = "leave it out; PJRT_DEVICE chooses the kind of device, on TPUs TPU_VISIBLE_CHIPS the chips"
 _COMMENT = re.compile(r"\s#[^'\"]*$")
 _SPAWNS = "(torch_xla.launch in the script starts one process a device; PJRT_DEVICE chooses the device)"
@@ -69,6 +80,8 @@ def examine(path: str, data: bytes) -> tuple[Finding, ...]:
     if not any(hint in text for hint in _HINTS):
         return ()
     lines = starmap(_Line, shell_lines(data)) if is_notebook(path) else _logical_lines(text)
+    if path.lower().endswith((".yml", ".yaml")):  # which may only speak of launchers
+        lines = (line for line in lines if _VISIBLE in line.text or _SCRIPT.search(line.text))
     found = [finding for line in lines for finding in _of_line(text, line)]
     return tuple(dict.fromkeys(found))
 
@@ -97,19 +110,29 @@ def _logical_lines(text: str, offset: int = 0) -> Iterator[_Line]:
 def _of_line(text: str, line: _Line) -> Iterator[Finding]:
     instruction = _INSTRUCTION.match(line.text)
     written = line.text[instruction.end() :] if instruction else line.text
-    if instruction and written.startswith("["):
+    if not instruction and (key := _KEY.match(written)):
+        written = written[key.end() :]
+    if written.startswith("["):
         try:
             written = shlex.join(map(str, json.loads(written)))
         except ValueError:
             return
     for command in _SEPARATOR.split(written):
-        words = _words(command)
-        if any(word.startswith("CUDA_VISIBLE_DEVICES=") for word in words):
-            yield _finding(VISIBLE, text, line, "CUDA_VISIBLE_DEVICES chooses nothing on XLA", _CHIPS)
-        launcher, rest = _launcher(words)
-        if launcher and not (launcher == "accelerate launch" and "--tpu" in rest):
-            advice = f"use: {_instead(launcher, _COMMENT.sub('', command), rest)}"
-            yield _finding(COMMAND, text, line, f"{launcher} starts processes for CUDA", advice)
+        yield from _of_command(text, line, _COMMENT.sub("", command))
+
+
+def _of_command(text: str, line: _Line, command: str) -> Iterator[Finding]:
+    words = _words(command)
+    if any(word.startswith(f"{_VISIBLE}=") for word in words) or words[:1] == [_VISIBLE]:
+        yield _finding(VISIBLE, text, line, "CUDA_VISIBLE_DEVICES chooses nothing on XLA", _CHIPS)
+    launcher, rest = _launcher(words)
+    if launcher and not (launcher == "accelerate launch" and "--tpu" in rest):
+        advice = f"use: {_instead(launcher, command, rest)}"
+        yield _finding(COMMAND, text, line, f"{launcher} starts processes for CUDA", advice)
+    for before, word in () if launcher else zip(("", *words), words, strict=False):
+        value = _ASSIGNED.sub("", word, count=1)
+        if " " in value and (value != word or before == "-c"):  # CMD="torchrun ...", bash -c "torchrun ..."
+            yield from _of_command(text, line, value)
 
 
 def _words(command: str) -> list[str]:
@@ -129,16 +152,19 @@ def _launcher(words: list[str]) -> tuple[str, list[str]]:
             return name, after
         if name == "accelerate" and after[:1] == ["launch"]:
             return "accelerate launch", after[1:]
-        if _PYTHON.fullmatch(name) and "-m" in after:
-            module = after[after.index("-m") + 1 :][:1]
-            if set(module) & _MODULES:
-                return module[0], after[after.index("-m") + 2 :]
+        if name in _MPI and any(_PYTHON.fullmatch(os.path.basename(w)) for w in after):
+            return name, after
+        if word == "-m" and after and after[0] in _MODULES:
+            return _MODULES[after[0]], after[1:]
     return "", []
 
 
 def _instead(launcher: str, command: str, rest: list[str]) -> str:
     """The command to write in a launcher's place, with the script's own arguments as they are written."""
     script = next((word for word in rest if word.endswith(".py")), "")
+    module = next((word for word in rest if word in ("-m", "--module")), "")
+    if not script and module and launcher != "accelerate launch":
+        return f"python -m{command.rpartition(f' {module}')[2].rstrip()} {_SPAWNS}"
     if not script:
         return f"python <the script> {_SPAWNS}"
     arguments = script + command.partition(script)[2].rstrip()

@@ -24,7 +24,8 @@ def advice(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["run.sh", "a/b.bash", "Makefile", "rules.mk", "Dockerfile", "Dockerfile.gpu"]
+    "name",
+    ["a/b.sh", "a.slurm", "Makefile", "justfile", "Dockerfile", "Dockerfile.gpu", "a.mk", "a.yml"],
 )
 def test_files_that_are_looked_into(name: str) -> None:
     assert is_launcher(name)
@@ -47,6 +48,8 @@ def test_files_that_are_not(name: str) -> None:
         "python -m torch.utils.collect_env",
         "echo 'use torchrun'",
         "which torchrun",
+        "echo 'use torchrun train.py'",
+        "mpirun -np 4 ./solver",
     ],
 )
 def test_other_commands_are_not_named(line: str) -> None:
@@ -61,7 +64,16 @@ def test_other_commands_are_not_named(line: str) -> None:
         ("python3.11 -m torch.distributed.run --nnodes 2 train.py", "python train.py" + XLA),
         ("OMP_NUM_THREADS=1 deepspeed --num_gpus 2 t.py", "python t.py" + XLA),
         ("cd src && bin/torchrun t.py  # all GPUs", "python t.py" + XLA),
-        ("torchrun -m package.train", "python <the script>" + XLA),
+        ("torchrun -m package.train --lr 1", "python -m package.train --lr 1" + XLA),
+        ("mpirun -np 4 python t.py", "python t.py" + XLA),
+        ("$PYTHON -m torch.distributed.run t.py", "python t.py" + XLA),
+        ("nohup torchrun t.py > log 2>&1 &", "python t.py > log 2>&1" + XLA),
+        ("srun bash -c 'torchrun t.py'", "python t.py" + XLA),
+        ('CMD="torchrun --nnodes 2 t.py"', "python t.py" + XLA),
+        (
+            "python -m accelerate.commands.launch t.py",
+            "accelerate launch --tpu t.py (it calls main() of the script in one process a device)",
+        ),
         (
             "accelerate launch --num_processes 8 t.py --fast",
             "accelerate launch --tpu t.py --fast (it calls main() of the script in one process a device)",
@@ -90,6 +102,12 @@ def test_recipes_of_makefiles() -> None:
 def test_instructions_of_dockerfiles() -> None:
     text = 'FROM base\nENV CUDA_VISIBLE_DEVICES=0\nCMD ["torchrun", "train.py"]\nENTRYPOINT torchrun b.py\n'
     assert found(text, "Dockerfile") == [("XLA942", 2), ("XLA941", 3), ("XLA941", 4)]
+    assert found("ENV CUDA_VISIBLE_DEVICES 0\n", "Dockerfile") == [("XLA942", 1)]
+
+
+def test_commands_of_yaml() -> None:
+    text = 'a:\n  - command: ["torchrun", "train.py"]\n    about: torchrun starts it\n  run: torchrun t.py\n'
+    assert found(text, "pod.yaml") == [("XLA941", 2), ("XLA941", 4)]
 
 
 def test_lines_of_notebooks() -> None:

@@ -241,7 +241,20 @@ def test_what_is_given_is_compared(arguments: str, lines: int) -> None:
 
 @containers
 def test_a_machine_that_is_not_known_is_reported() -> None:
-    assert plain(job(instance="ml.trn1.2xlarge"), *NUMBERS) == [("XLA933", "warning")]
+    assert plain(job(instance="ml.p3.99xlarge"), *NUMBERS) == [("XLA933", "warning")]
+
+
+@containers
+@pytest.mark.parametrize("code", [job(version="1.13.1"), job(instance="ml.p5.48xlarge")])
+def test_a_job_that_stays_without_the_compiler_stays_whole(code: str) -> None:
+    check_noop(code, *JOBS, *NUMBERS)
+
+
+@containers
+def test_torchrun_in_model_trainer_is_reported() -> None:
+    code = "from sagemaker.modules.train import ModelTrainer\nModelTrainer(compute=c{})\n"
+    assert plain(code.format(", distributed=Torchrun()"), *JOBS)[1:] == [("XLA932", "warning")]
+    assert len(plain(code.format(", distributed=None"), *JOBS)) == 1
 
 
 PARSER = """\

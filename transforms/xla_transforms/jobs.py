@@ -11,7 +11,7 @@ import libcst as cst
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.scopes import ModuleIndex
-from xla_transforms.targets.instances import GPUS
+from xla_transforms.targets.instances import COMPILED_FAMILIES, COMPILED_RELEASES, GPUS
 from xla_transforms.tree import given, number_value, string_value
 
 _HOMES = {
@@ -58,6 +58,24 @@ class Job:
         name = "pytorch_version" if self.kind == "huggingface" else "framework_version"
         parts = constant(self.roles, self.value(name)).split(".")[:2]
         return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
+
+    @cached_property
+    def refused(self) -> str:
+        """Why an estimator would refuse Training Compiler; empty where it takes it."""
+        if self.kind == "trainer":
+            return ""
+        family = self.instance.split(".")[1] if self.instance.count(".") == 2 else ""
+        low, high = COMPILED_RELEASES[self.kind]
+        releases = f"{'.'.join(map(str, low))} to {'.'.join(map(str, high))}"
+        if self.value("image_uri") is not None:
+            return "it takes no image_uri: a container is chosen by the versions"
+        if self.value("instance_groups") is not None:
+            return "it takes no instance_groups, but instance_type and instance_count"
+        if family and family not in COMPILED_FAMILIES:
+            return f"it does not run on {self.instance}, only on {', '.join(COMPILED_FAMILIES)}"
+        if not self.release:
+            return f"which PyTorch the job gets is not known here; it has to be {releases}"
+        return "" if low <= self.release <= high else f"it runs with PyTorch {releases} in this estimator"
 
     def value(self, name: str) -> cst.BaseExpression | None:
         found = given(self.call, name)

@@ -46,7 +46,7 @@ def _job(context: Context, job: Job) -> None:
     if held is not None:
         _held(context, job, held)
         return
-    if _as_hyperparameter(context, job):
+    if _as_hyperparameter(context, job) or job.refused:  # the job stays without the compiler, whole
         return
     unknown = job.value("environment") is not None and mapping is None
     if gpus is None or unknown or (mapping is not None and context.roles.index(mapping) is not context.index):

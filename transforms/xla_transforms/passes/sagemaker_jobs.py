@@ -14,7 +14,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.jobs import Job, entry, jobs
 from xla_transforms.roles.facts import Kind
 from xla_transforms.targets import TARGETS
-from xla_transforms.targets.instances import COMPILED_FAMILIES, COMPILED_RELEASES, FIRST_DISTRIBUTED
+from xla_transforms.targets.instances import FIRST_DISTRIBUTED
 from xla_transforms.tree import argument, has_star, string_value
 
 COMPILER = Rule(
@@ -84,6 +84,11 @@ def _left(context: Context, job: Job) -> None:
 
 
 def _model_trainer(context: Context, job: Job) -> None:
+    starter = argument(job.call, "distributed")
+    if starter is not None and getattr(starter.value, "value", "") != "None":
+        message = f"{context.index.source.code(starter.value)} starts the script for CUDA's process groups"
+        advice = "XLA's replicas are started by Training Compiler's launcher, or by the script itself"
+        context.plan.report(DISTRIBUTION, starter, message, advice)
     wrong = {name: argument(job.call, name) for name in ("distribution", "compiler_config")}
     advice = "use the estimator HuggingFace or PyTorch of the SDK's version 2 with compiler_config="
     for name, arg in wrong.items():
@@ -97,24 +102,10 @@ def _model_trainer(context: Context, job: Job) -> None:
 
 def _fits(context: Context, job: Job) -> bool:
     """Whether the estimator would accept the compiler; else the reader is told why not."""
-    family = job.instance.split(".")[1] if job.instance.count(".") == 2 else ""
-    low, high = COMPILED_RELEASES[job.kind]
-    releases = f"{'.'.join(map(str, low))} to {'.'.join(map(str, high))}"
-    problem = ""
-    if job.value("image_uri") is not None:
-        problem = "it takes no image_uri: a container is chosen by the versions"
-    elif job.value("instance_groups") is not None:
-        problem = "it takes no instance_groups, but instance_type and instance_count"
-    elif family and family not in COMPILED_FAMILIES:
-        problem = f"it does not run on {job.instance}, only on {', '.join(COMPILED_FAMILIES)}"
-    elif not job.release:
-        problem = f"which PyTorch the job gets is not known here; it has to be {releases}"
-    elif not low <= job.release <= high:
-        problem = f"it runs with PyTorch {releases} in this estimator"
-    if problem:
-        message = f"Training Compiler is not switched on: {problem}"
+    if job.refused:
+        message = f"Training Compiler is not switched on: {job.refused}"
         context.plan.report(COMPILER, job.call, message, f"then add compiler_config={_CONFIG}()")
-    return not problem
+    return not job.refused
 
 
 def _compiler(context: Context, job: Job) -> None:
