@@ -164,6 +164,7 @@ def test_trainers_own_collator_pads_to_the_longest(given: str) -> None:
     [
         ("", ""),
         ("", ", tokenizer=tok, data_collator=default_data_collator"),
+        ("", ", tokenizer=tok, data_collator=Collator(tok)"),
         ("", ", processing_class=image_processor"),
         (', padding="max_length"', ", tokenizer=tok"),
     ],

@@ -227,9 +227,31 @@ def test_a_function_that_is_there_stays() -> None:
 
 
 @pytest.mark.parametrize("call", ["main(parse())", "fire.Fire(main)", "setup()\n    main()"])
-def test_a_main_that_is_called_otherwise_is_reported(call: str) -> None:
-    outcome = check_noop(entry(call), "trainer_entry")
-    assert [f.code for f in outcome.findings] == ["XLA923"]
+def test_what_a_main_guard_holds_becomes_the_function(call: str) -> None:
+    before = entry(call)
+    after = before.replace('if __name__ == "__main__":', "def _mp_fn(index):")
+    check_transformed(before, after + "\n\n" + GUARD.format("_mp_fn(0)"), "trainer_entry")
+
+
+def test_names_of_a_main_guard_that_functions_read_stay_the_modules() -> None:
+    read = "def length():\n    return tok.size\n\n\n"
+    body = f"    tok = make()\n    size = length()\n    coach = {trainer().splitlines()[-1]}\n"
+    head = f"{IMPORTS}\n\n{read}"
+    after = f"{head}def _mp_fn(index):\n    global tok\n{body}\n\n{GUARD.format('_mp_fn(0)')}"
+    check_transformed(f'{head}if __name__ == "__main__":\n{body}', after, "trainer_entry")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def made(): pass\n    main()",  # which a function of the module calls
+        "from ours import *\n    main()",
+        "main(1)\nelse:\n    setup()",
+    ],
+)
+def test_a_main_guard_that_is_no_function_is_reported(body: str) -> None:
+    code = entry(body).replace("def main():\n", "def main():\n    made()\n")
+    assert [f.code for f in check_noop(code, "trainer_entry").findings] == ["XLA923"]
 
 
 def test_a_script_without_main_is_reported() -> None:

@@ -13,6 +13,7 @@ import libcst as cst
 from xla_transforms import check
 from xla_transforms.context import Context
 from xla_transforms.plan import Planned, Render, Site, line_extent
+from xla_transforms.scopes import How, ModuleIndex
 
 _OPENS, _CLOSES = ("FSTRING_START", "TSTRING_START"), ("FSTRING_END", "TSTRING_END")
 
@@ -179,3 +180,15 @@ def _in_strings(text: str) -> set[int]:
         elif kind in _CLOSES:
             found.update(range(opened.pop() + 1, token.end[0] + 1))
     return found
+
+
+def shared_names(index: ModuleIndex, guard: cst.If) -> list[str]:
+    """The names that a main guard binds and functions of the module read."""
+    module = index.scopes[index.source.module]
+    found = []
+    for name, bindings in module.bindings.items():
+        inside = [b for b in bindings if index.within(b.statement, guard) and b.how is not How.DEFINE]
+        elsewhere = [n for n in index.named_of(module, name) if not index.within(n, guard)]
+        if inside and (elsewhere or len(inside) < len(bindings)):
+            found.append(name)
+    return sorted(found)

@@ -14,8 +14,7 @@ from __future__ import annotations
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.replicas import Entry
-from xla_transforms.scopes import How
-from xla_transforms.wrapping import Wrapping
+from xla_transforms.wrapping import Wrapping, shared_names
 
 ENTRY = Rule(
     "XLA162",
@@ -47,7 +46,7 @@ def _write(context: Context, entry: Entry) -> None:
     launch = f"{source.indent}{change.spell(context.target.launch).replace('{0}', name)}"
     if guard is not None and not entry.layout.moved:
         change.cut(source.offsets(guard)[0], context.plan.bracketed(guard.test)[1], head[:-1])
-        if shared := _shared(context, entry):
+        if shared := shared_names(context.index, guard):
             change.before(guard.body.body[0], "global " + ", ".join(shared))
         change.after(guard, "", "", f"if {source.code(guard.test)}:", launch)
     else:
@@ -68,17 +67,3 @@ def _free(context: Context) -> str:
     while name in bound:
         name += "_"
     return name
-
-
-def _shared(context: Context, entry: Entry) -> list[str]:
-    """The names that a main guard binds and functions of the module read."""
-    index, guard = context.index, entry.guard
-    assert guard is not None
-    module = index.scopes[index.source.module]
-    found = []
-    for name, bindings in module.bindings.items():
-        inside = [b for b in bindings if index.within(b.statement, guard) and b.how is not How.DEFINE]
-        elsewhere = [n for n in index.named_of(module, name) if not index.within(n, guard)]
-        if inside and (elsewhere or len(inside) < len(bindings)):
-            found.append(name)
-    return sorted(found)

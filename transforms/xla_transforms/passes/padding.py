@@ -72,7 +72,8 @@ def _collates_by_default(context: Context, call: cst.Call) -> bool:
     """Whether Trainer makes the collator itself, which pads to the longest text: it is given a tokenizer."""
     chosen = value_of(call, "data_collator", 2)
     tokenizer = value_of(call, "processing_class") or value_of(call, "tokenizer")
-    if tokenizer is None or has_star(call) or getattr(chosen, "value", "None") != "None":
+    chooses = chosen is not None and getattr(chosen, "value", "") != "None"
+    if tokenizer is None or has_star(call) or chooses:
         return False
     own = all(path.partition(".")[0] == "transformers" for path in context.frameworks.classes(call.func))
     return own and _is_tokenizer(context, tokenizer) and not _padded_before(context)

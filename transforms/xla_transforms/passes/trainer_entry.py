@@ -10,8 +10,9 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.scopes import ModuleIndex
-from xla_transforms.tree import string_value
+from xla_transforms.replicas.scripts import main_guard
+from xla_transforms.tree import walk
+from xla_transforms.wrapping import shared_names
 
 ENTRY = Rule(
     "XLA923",
@@ -31,9 +32,9 @@ def run(context: Context) -> None:
     homes = {context.roles.index(call) for call in context.frameworks.trainers}
     if not homes or index.scopes[index.source.module].bindings.get(_NAME):
         return
-    guard = _guard(index)
+    guard = main_guard(index)
     if guard is None:
-        scripts = (m for m in context.program.modules.values() if _guard(m) is not None)
+        scripts = (m for m in context.program.modules.values() if main_guard(m) is not None)
         started_elsewhere = any(index in context.program.reachable(script) for script in scripts)
         if index in homes and not started_elsewhere:
             _report(context, next(c for c in context.frameworks.trainers if context.roles.index(c) is index))
@@ -45,7 +46,7 @@ def _add(context: Context, guard: cst.If) -> None:
     index, body = context.index, list(context.index.source.module.body)
     call = _main_call(context, guard)
     if call is None or body[0] is guard:
-        _report(context, guard.test)
+        _wrap(context, guard)
         return
     indent = index.source.module.default_indent
     change = context.plan.change(ENTRY, guard, "launchers call _mp_fn in each process")
@@ -53,24 +54,34 @@ def _add(context: Context, guard: cst.If) -> None:
     change.after(before, "", "", f"def {_NAME}(index):", f"{indent}{index.source.code(call)}")
 
 
+def _wrap(context: Context, guard: cst.If) -> None:
+    """What a main guard holds becomes the function, which it then calls."""
+    source = context.index.source
+    if guard.orelse is not None or _defines_for_others(context, guard):
+        _report(context, guard.test)
+        return
+    change = context.plan.change(ENTRY, guard, "launchers call _mp_fn in each process")
+    change.cut(source.offsets(guard)[0], context.plan.bracketed(guard.test)[1], f"def {_NAME}(index)")
+    if shared := shared_names(context.index, guard):
+        change.before(guard.body.body[0], "global " + ", ".join(shared))
+    change.after(guard, "", "", f"if {source.code(guard.test)}:", f"{source.indent}{_NAME}(0)")
+
+
+def _defines_for_others(context: Context, guard: cst.If) -> bool:
+    """Whether a function or class in a main guard is used outside of it, or all of a module is imported."""
+    index = context.index
+    scope = index.scopes[index.source.module]
+    inside = [n for n in walk(guard.body) if isinstance(n, (cst.FunctionDef, cst.ClassDef))]
+    ours = [n.name.value for n in inside if index.scope_of(n) is scope]
+    named = (n for name in ours for n in index.named_of(scope, name))
+    everything = any(isinstance(n, cst.ImportStar) for n in walk(guard.body))
+    return everything or any(not index.within(n, guard) for n in named)
+
+
 def _report(context: Context, node: cst.CSTNode) -> None:
-    what = "a function main() without arguments, called below if __name__ == '__main__'"
+    what = "what the script does in a function main(), called below if __name__ == '__main__'"
     advice = f"for several processes: have {what}, and def {_NAME}(index): main()"
     context.plan.report(ENTRY, node, "launchers find no function to call in each process", advice)
-
-
-def _guard(index: ModuleIndex) -> cst.If | None:
-    """The block that runs only where the module is started as a script."""
-    body = index.source.module.body
-    return next((s for s in body if isinstance(s, cst.If) and _asks_for_main(s.test)), None)
-
-
-def _asks_for_main(test: cst.BaseExpression) -> bool:
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return False
-    sides = (test.left, test.comparisons[0].comparator)
-    names = {getattr(side, "value", "") for side in sides if isinstance(side, cst.Name)}
-    return names == {"__name__"} and "__main__" in map(string_value, sides)
 
 
 def _main_call(context: Context, guard: cst.If) -> cst.Call | None:
