@@ -172,6 +172,22 @@ def test_an_attribute_of_the_same_name_in_another_class() -> None:
     assert told(*lines) == []
 
 
+def test_a_loss_of_another_object_by_the_name_of_a_setting() -> None:
+    made, leave = "meter, plan = Meter(), Plan()", ("if plan.start > 2:", "    break")
+    assert told(made, "meter.start = evaluate(model, held)", *leave) == []
+    own = told(made, "plan.start = evaluate(model, held)", *leave)
+    assert own == ["one of them leaves where the others go on"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["open(name).read()", "os.path.exists(name)", "torch.load(name)", "str(name)[0]", "f'{name}.pt'"],
+)
+def test_what_is_read_from_files_and_texts_is_the_same_everywhere(value: str) -> None:
+    lines = ("import os", "name = evaluate(model, held)", f"found = {value}", "if found:", "    break")
+    assert told(*lines) == []
+
+
 def test_a_name_with_the_time_in_it() -> None:
     assert told('name = f"run-{time.time()}"', "if name.endswith('0'):", "    optimizer.step()") == []
 

@@ -16,8 +16,8 @@ import libcst as cst
 from xla_transforms.replicas.collectives import short
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import sites
-from xla_transforms.roles.classes import find_method
-from xla_transforms.roles.facts import Facts, of_kind
+from xla_transforms.roles.classes import find_method, related
+from xla_transforms.roles.facts import Fact, Facts, known, of_kind
 from xla_transforms.roles.ranks import PLACES, SIZES
 from xla_transforms.roles.structure import loaders_behind
 from xla_transforms.scopes import Binding, How, Scope, parameters
@@ -41,6 +41,10 @@ _SAMPLERS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.dat
 _COUNTS = frozenset(
     {"builtins.len", "builtins.range", "builtins.isinstance", "builtins.hasattr", "builtins.type"}
 )
+_SHARED = (  # files and texts, which no replica has for itself
+    "argparse.", "builtins.open", "builtins.repr", "builtins.str", "glob.", "importlib.", "json.", "os.",
+    "pathlib.", "pickle.load", "re.", "shutil.", "torch.load", "urllib.", "yaml.",
+)  # fmt: skip
 _CLOCKS = frozenset(
     {
         *(f"time.{name}" for name in ("time", "monotonic", "perf_counter", "process_time")),
@@ -93,9 +97,9 @@ class Decisions:
         return self.roles.asked(("differs", id(node)), answer, State.SAME)
 
     def _composed(self, node: cst.CSTNode) -> State:
-        if isinstance(node, (cst.Lambda, cst.BaseString)) and not isinstance(node, cst.FormattedString):
+        if isinstance(node, (cst.Lambda, cst.BaseString)):
             return State.SAME
-        if isinstance(node, (cst.DictElement, cst.FormattedString)):
+        if isinstance(node, cst.DictElement):
             return _timeless(self._greatest(children(node)))
         return self._greatest(children(node))
 
@@ -144,7 +148,8 @@ class Decisions:
             return self._returned(computed)
         if node.attr.value in self._reduced_attributes:
             return State.REDUCED
-        found = [self._set(b, node) for b in self.roles.program.attributes.get(node.attr.value, ())]
+        given = self.roles.program.attributes.get(node.attr.value, ())
+        found = [self._set(b, node) for b in given if self._of_one(b.node, node)]
         if State.REDUCED in found:
             return State.REDUCED
         return max([*found, State.SAME if found else self._state(node.value)])
@@ -155,6 +160,20 @@ class Decisions:
         owners = [self.roles.index(n).class_of(n) for n in (binding.node, node)]
         objects = [item.node for item in self._objects(node.value)]
         return state if owners[0] in (owners[1], *objects) else _timeless(state)
+
+    def _of_one(self, target: cst.CSTNode, node: cst.Attribute) -> bool:
+        """Whether what an assignment gives an attribute to may be the object whose attribute is read."""
+        if not isinstance(target, cst.Attribute):
+            return True
+        theirs, mine = (known(self.roles.facts(n.value)) for n in (target, node))
+        if not theirs or not mine:
+            return True
+        return any(self._alike(a, b) for a in theirs for b in mine)
+
+    def _alike(self, one: Fact, other: Fact) -> bool:
+        if isinstance(one.node, cst.ClassDef) and isinstance(other.node, cst.ClassDef):
+            return related(self.roles, one.node, other.node)
+        return one.kind is other.kind or {one.kind, other.kind} == {Kind.MODEL, Kind.INSTANCE}
 
     def _property(self, node: cst.Attribute) -> cst.FunctionDef | None:
         """The method that computes an attribute of an object of the program."""
@@ -241,7 +260,7 @@ class Decisions:
 
     def _call(self, call: cst.Call) -> State:
         path = self.roles.path(call.func)
-        if path in _COUNTS or (method(call) == "keys" and not call.args):
+        if path in _COUNTS or path.startswith(_SHARED) or (method(call) == "keys" and not call.args):
             return State.SAME
         if path in _CLOCKS:
             return State.TIMED

@@ -35,6 +35,7 @@ class Roles:
         self.several: dict[ModuleIndex, list[cst.CSTNode]] = {}  # see placing.several
         self.replicated = program.replicated if replicated is None else replicated
         self._facts: dict[int, Facts] = {}  # by the ``id`` of the expression, as in the index
+        self._held: dict[Facts, Facts] = {}  # equal answers are held once
         self._paths: dict[int, str] = {}
         self._exits: dict[cst.FunctionDef, list[cst.CSTNode]] = {}
         self._memory: dict[object, Any] = {}
@@ -66,7 +67,7 @@ class Roles:
         if not known(facts):
             facts = usage.evidence(self, node) or facts
         if questions.settle(key, facts, state):
-            self._facts[key] = facts
+            self._facts[key] = facts = self._held.setdefault(facts, facts)
         return facts
 
     def kinds(self, node: cst.CSTNode | None) -> set[Kind]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 from zlib import crc32
 
 import libcst as cst
+
+from xla_transforms.tree import children, walk
+
+_WORDS = 100  # nodes that are looked at to tell a node from others
+_LABELS = 1 << 14  # nodes whose labels are kept
 
 
 class Kind(Enum):
@@ -72,17 +78,13 @@ def _number(text: str) -> int:
     return crc32(text.encode())
 
 
+@lru_cache(_LABELS)
 def _label(node: cst.CSTNode | None) -> int:
-    """A number for a node that is the same in every run; other nodes may have it, too."""
+    """A number for a node that is the same in every run; few other nodes of a program have it, too."""
     if node is None:
         return 0
-    if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-        return _number(node.name.value)
-    if isinstance(node, cst.Call):
-        func = node.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        return _number(last.value) + len(node.args) if isinstance(last, cst.Name) else len(node.args)
-    return _number(type(node).__name__)
+    inner = islice(walk(node), _WORDS)
+    return _number(" ".join(str(getattr(n, "value", type(n).__name__)) for n in inner if not children(n)))
 
 
 Facts = frozenset[Fact]

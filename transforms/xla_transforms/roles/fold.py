@@ -206,8 +206,7 @@ def _on_cuda_anyway(roles: Roles, call: cst.Call, number: cst.BaseExpression) ->
     child: cst.CSTNode = call
     for parent in roles.index(call).ancestors(call):
         if isinstance(parent, cst.If) and any(
-            _asks_for_none(n) and same(n.left, number)
-            for n in walk(parent.test)  # type: ignore[attr-defined]
+            _asks_for_none(n) and same(n.left, number) for n in walk(parent.test)  # type: ignore[attr-defined]
         ):
             other = parent.orelse if child is parent.body else parent.body
             return other is not None and any(_uses_cuda(n) for n in walk(other))
