@@ -88,7 +88,7 @@ _SEVERAL_DEVICES = (
         "The replicas begin with different weights: DistributedDataParallel's broadcast is gone.",
         "the same torch.manual_seed on all replicas before the model is built, or "
         "xm.broadcast_master_param(model) (release 2.1 or newer).",
-        ("XLA131",),
+        ("XLA131", "XLA222", "XLA228"),
     ),
     Cause(
         "Every replica trains alone: gradients are not reduced.",
@@ -107,12 +107,18 @@ _SEVERAL_DEVICES = (
         "Every replica reads the whole data set: MpDeviceLoader does not share it out.",
         "torch.utils.data.distributed.DistributedSampler(data, num_replicas=xr.world_size(), "
         "rank=xr.global_ordinal()), with set_epoch in each epoch and shuffle=False in the DataLoader.",
+        ("XLA511", "XLA512", "XLA514", "XLA517", "XLA518"),
+    ),
+    Cause(
+        "The batch of a step is that of all replicas together, and schedules count steps of the whole data.",
+        "tune the learning rate for the larger batch; count steps by the length of the replica's own loader.",
+        ("XLA175", "XLA178", "XLA179"),
     ),
     Cause(
         "The launcher finds no function to call, or calls the script once for all.",
         "def _mp_fn(index): main() at module level; on SageMaker "
         'distribution={"pytorchxla": {"enabled": True}} (not torchxla).',
-        ("XLA923", "XLA932"),
+        ("XLA162", "XLA163", "XLA923", "XLA932"),
     ),
     Cause(
         "The processes are started by torchrun, and each is alone in its world.",

@@ -86,3 +86,22 @@ def test_rules_are_explained_as_before(cli: Cli) -> None:
     assert cli("explain", "XLA601").text.startswith("XLA601 step-barrier\n")
     assert cli("explain", "XLA601", ".").code == 2
     assert "did you mean no-speed-up?" in cli("explain", "no-speedup").err
+
+
+def test_samplers_and_schedules_of_replicas_are_seen(here: Path, cli: Cli) -> None:
+    script = """\
+import os
+import torch
+torch.distributed.init_process_group("nccl")
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).cuda())
+opt = torch.optim.SGD(net.parameters(), lr=0.1 * int(os.environ["WORLD_SIZE"]))
+sampler = torch.utils.data.distributed.DistributedSampler(data)
+for x in torch.utils.data.DataLoader(data, batch_size=4, sampler=sampler):
+    net(x.cuda()).sum().backward()
+    opt.step()
+"""
+    (here / "train.py").write_text(script)
+    text = cli("explain", "does-not-converge", "train.py").text
+    assert {"> train.py:6: XLA511", "> train.py:5: XLA178", "> train.py:3: XLA162"} <= {
+        line.strip()[: len("> train.py:6: XLA511")] for line in text.splitlines()
+    }
