@@ -423,3 +423,19 @@ def test_trainers_that_other_packages_derive(package: str, made: str, trained: s
 def test_a_guard_on_the_rank_of_torch_goes(test: str) -> None:
     code = "import os\n" + saving(f"if {test}:\n    coach.save_model('out')")
     assert migrate(code, "trainer_use").data.decode().endswith("\ncoach.save_model('out')\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("args.fp16 = True", ["XLA925"]),
+        ("args.optim = 'adamw_torch_fused'", ["XLA924"]),
+        ("args.gradient_checkpointing = True", ["XLA936"]),
+        ("args.fp16 = False", []),
+        ("args.optim = 'adamw_torch_xla'", []),
+        ("other.fp16 = True", []),
+    ],
+)
+def test_what_is_told_behind_the_arguments(line: str, codes: list[str]) -> None:
+    outcome = check_noop(arguments(f"{QUIET}") + f"{line}\nTrainer(net, args)\n", *ARGUMENTS)
+    assert [f.code for f in outcome.findings] == codes

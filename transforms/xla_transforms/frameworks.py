@@ -120,12 +120,19 @@ class Frameworks:
 
     def is_trainer(self, node: cst.CSTNode | None) -> bool:
         """Whether an expression is an instance of transformers' Trainer."""
+        return self._is_instance(node, _TRAINERS)
+
+    def holds_arguments(self, node: cst.CSTNode | None) -> bool:
+        """Whether an expression is an instance of TrainingArguments."""
+        return self._is_instance(node, _ARGUMENTS)
+
+    def _is_instance(self, node: cst.CSTNode | None, names: tuple[str, ...]) -> bool:
         if node is None:
             return False
         facts = self.roles.facts(node)
         owners = [f.node for f in of_kind(facts, Kind.INSTANCE) if isinstance(f.node, cst.ClassDef)]
         paths = [f.detail for f in facts] + [b for o in owners for b in bases(self.roles, o)]
-        return any(_of_transformers(path, _TRAINERS) for path in paths)
+        return any(_of_transformers(path, names) for path in paths)
 
     def _always(self, call: cst.Call, seen: frozenset[cst.CSTNode]) -> bool:
         """Whether no condition decides about a call, nor about each call of the function it stands in."""

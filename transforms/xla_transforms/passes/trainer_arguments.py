@@ -14,6 +14,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import of_kind
+from xla_transforms.statements import sole_target
 from xla_transforms.tree import given, has_star, number_value, string_value, walk
 
 OPTIMIZER = Rule(
@@ -90,6 +91,12 @@ _RECOMPUTE = (
     "leave it out, or set transformers.modeling_utils.checkpoint to torch_xla.utils.checkpoint.checkpoint "
     "before the model is made"
 )
+_TOLD_LATER = {
+    "fp16": (HALF, "write bf16 = True instead"),
+    "optim": (OPTIMIZER, 'write "adamw_torch_xla" where it is the fused AdamW or one of CUDA'),
+    "gradient_checkpointing": (CHECKPOINTING, _RECOMPUTE),
+    "deepspeed": (SHARDED, "leave it out"),
+}
 _APEX = ("half_precision_backend", "fp16_backend", "fp16_opt_level")
 
 
@@ -101,6 +108,20 @@ def run(context: Context) -> None:
     for call in frameworks.argument_parsers:
         if context.roles.index(call) is context.index:
             _command_line(context, call)
+    for assign in context.index.all(cst.Assign) if frameworks.trainers else ():
+        target = sole_target(assign)
+        if isinstance(target, cst.Attribute) and frameworks.holds_arguments(target.value):
+            _later(context, assign, target.attr.value)
+
+
+def _later(context: Context, assign: cst.CSTNode, name: str) -> None:
+    """Report what is told behind the constructor."""
+    rule, advice = _TOLD_LATER.get(name, (None, ""))
+    value = getattr(getattr(assign, "value", None), "value", "")
+    half = rule is HALF and context.target.autocast_dtype != "bfloat16"
+    ready = (string_value(getattr(assign, "value", None)) or "").startswith(("adamw_torch_xla", "sgd"))
+    if rule is not None and value not in ("False", "None") and not half and not ready:
+        context.plan.report(rule, assign, f"Trainer is told {name} behind its arguments", advice)
 
 
 def _arguments(context: Context, call: cst.Call) -> None:
