@@ -43,7 +43,7 @@ _IMPORTS = {
     "https://docs.pytorch.org/xla/release/r2.9/perf/fsdp.html",
     "deepspeed": "torch.optim on one device, FSDP of torch_xla on several: "
     "https://docs.pytorch.org/xla/release/r2.9/perf/fsdp.html",
-    "smdistributed": "write torch.distributed and DistributedDataParallel in its place, then migrate again: "
+    "smdistributed": "take it out, or write torch.distributed and DistributedDataParallel for what it does: "
     "https://docs.pytorch.org/docs/stable/notes/ddp.html",
     "ignite": "idist.Parallel(backend='xla-tpu') and idist.device() choose XLA: "
     "https://docs.pytorch.org/ignite/distributed.html",
