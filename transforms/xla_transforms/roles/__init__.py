@@ -14,7 +14,7 @@ import libcst as cst
 
 from xla_transforms.program import Program
 from xla_transforms.roles import evaluate, fold, handing, structure, usage
-from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind, says
 from xla_transforms.roles.flow import reaching
 from xla_transforms.roles.questions import Questions
 from xla_transforms.scopes import Binding, How, ModuleIndex
@@ -64,7 +64,7 @@ class Roles:
             facts = evaluate.expression(self, node)
         finally:
             questions.end(key)
-        if not known(facts):
+        if not says(facts):
             facts = usage.evidence(self, node) or facts
         if questions.settle(key, facts, state):
             self._facts[key] = facts = self._held.setdefault(facts, facts)
@@ -78,7 +78,7 @@ class Roles:
         return self.kinds(node) == {kind}
 
     def may_be(self, node: cst.CSTNode | None, kind: Kind) -> bool:
-        return kind in self.kinds(node)
+        return node is not None and any(f.kind is kind for f in self.facts(node))
 
     def origins(self, node: cst.CSTNode, kind: Kind) -> set[cst.CSTNode]:
         """The calls, classes or literals from which values of this kind come to the expression."""

@@ -26,7 +26,7 @@ from xla_transforms.roles.catalog import (
     TENSOR_METHODS,
     result_of,
 )
-from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, of_kind, says
 from xla_transforms.roles.types import cast_to
 from xla_transforms.scopes import parameters
 from xla_transforms.tree import argument, method, receiver, string_value, value_of
@@ -65,7 +65,7 @@ def call(roles: Roles, node: cst.Call) -> Facts:
             found |= _run(roles, node, item.node)
         elif item.kind is Kind.MODEL:
             found |= _forward(roles, item)
-    if not known(frozenset(found)):
+    if not says(found):
         base = receiver(node)
         for item in roles.facts(base) if base is not None else NOTHING:
             found |= _method(roles, node, item)
@@ -264,7 +264,7 @@ def returns(roles: Roles, function: cst.CSTNode) -> Facts:
                 found.add(Fact(Kind.SEQUENCE, "yields", _yielded(roles, node.value)))
     if not found:
         return fact(Kind.NONE)
-    return frozenset(found) if known(frozenset(found)) else declared.annotation(roles, function.returns)
+    return frozenset(found) if says(found) else declared.annotation(roles, function.returns)
 
 
 def _yielded(roles: Roles, value: cst.BaseExpression) -> cst.CSTNode:
@@ -337,7 +337,7 @@ def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
     if param.default is not None:
         found |= roles.facts(param.default)
     annotated = declared.annotation(roles, param.annotation)
-    if known(frozenset(found)):
+    if says(found):
         return frozenset(found - UNKNOWN) | annotated if annotated and found & UNKNOWN else frozenset(found)
     if annotated:
         return annotated
@@ -392,7 +392,7 @@ def _by_star(roles: Roles, site: cst.Call, name: str, position: int) -> Facts:
     if before is not None and position >= before:
         found |= structure.at(roles, roles.facts(site.args[before].value), (position - before,))
     found |= options.value(roles, site, name)
-    return frozenset(found) if known(frozenset(found)) else UNKNOWN
+    return frozenset(found) if says(found) else UNKNOWN
 
 
 def option(roles: Roles, name: str) -> Facts:

@@ -10,7 +10,7 @@ import libcst as cst
 from xla_transforms.roles import calls, declared, ranks
 from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import BASES, TENSOR_ATTRIBUTES
-from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind, says
 from xla_transforms.scopes import Binding, How, parameters
 from xla_transforms.tree import receiver, same
 
@@ -104,7 +104,7 @@ def attribute_of(roles: Roles, item: Fact, attr: str, node: cst.CSTNode) -> Fact
         return ev.named(roles, f"{item.detail}.{attr}", node)
     if isinstance(item.node, cst.ClassDef):
         found = of_class(roles, item.node, attr)
-        if known(found):
+        if says(found):
             return found
     if item.kind is Kind.ARGUMENTS and isinstance(item.node, cst.Call):
         return calls.option(roles, attr)

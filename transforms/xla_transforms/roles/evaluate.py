@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from xla_transforms.roles import calls, classes, declared, ranks, structure
-from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind, says
 from xla_transforms.scopes import Binding, How
 from xla_transforms.tree import numbers_device, string_value
 
@@ -55,7 +55,7 @@ def bound(roles: Roles, binding: Binding) -> Facts:
     whole = roles.facts(binding.value)
     given = structure.entered(roles, whole) if binding.how is How.ENTER else whole
     facts = structure.at(roles, given, binding.path)
-    return facts if known(facts) or not annotated else annotated
+    return facts if says(facts) or not annotated else annotated
 
 
 def _augmented(roles: Roles, binding: Binding) -> Facts:

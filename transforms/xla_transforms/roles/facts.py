@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import Enum
 from functools import cache, lru_cache
 from itertools import islice
+from typing import NamedTuple
 from zlib import crc32
 
 import libcst as cst
@@ -57,8 +58,7 @@ class Kind(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """One thing an expression may be. Two facts of one expression mean: one or the other.
 
     Facts are looked at in the order of a set, and what is asked first may be answered without what is asked
@@ -94,6 +94,11 @@ UNKNOWN: Facts = frozenset({Fact(Kind.UNKNOWN)})
 
 def fact(kind: Kind, detail: str = "", node: cst.CSTNode | None = None) -> Facts:
     return frozenset({Fact(kind, detail, node)})
+
+
+def says(facts: Iterable[Fact]) -> bool:
+    """Whether any fact says something."""
+    return any(f.kind is not Kind.UNKNOWN and f.kind is not Kind.NONE for f in facts)
 
 
 def known(facts: Facts) -> Facts:

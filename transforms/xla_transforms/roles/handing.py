@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, of_kind
+from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind
 from xla_transforms.roles.spawns import spawns
 from xla_transforms.scopes import How
 from xla_transforms.tree import argument, value_of
@@ -159,7 +159,7 @@ def _element(roles: Roles, arguments: cst.BaseExpression | None, position: int) 
 
 
 def _is(roles: Roles, node: cst.BaseExpression, function: cst.CSTNode) -> bool:
-    return any(f.node is function for f in of_kind(roles.facts(node), Kind.FUNCTION))
+    return any(f.node is function for f in roles.facts(node) if f.kind is Kind.FUNCTION)
 
 
 def _decorated(roles: Roles, function: cst.FunctionDef, position: int) -> Facts:
