@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from helpers import check_noop, run_only
+import pytest
+from helpers import check_noop, migrate, run_only
 from replicated import launched
 
 WRAPPED = ("model = DDP(net)", "opt.step()", "last = i % 2 == 1")
@@ -39,3 +40,21 @@ def test_the_function_itself_does_nothing() -> None:
 
 def test_the_switch_of_the_wrapper_goes() -> None:
     assert written("model.require_backward_grad_sync = last", "loss.backward()") == "    loss.backward()\n"
+
+
+CHOICE = "torch.cuda.device(0)"
+STREAM = "torch.cuda.stream(torch.cuda.current_stream())"
+
+
+@pytest.mark.parametrize(
+    ("items", "left"),
+    [
+        (f"{CHOICE}, model.no_sync(), timer()", "timer()"),
+        (f"timer(), model.no_sync(), {STREAM}", "timer()"),
+        (f"{STREAM}, model.no_sync(), {CHOICE}", "contextlib.nullcontext()"),
+    ],
+)
+def test_neighbours_that_go_for_other_reasons(items: str, left: str) -> None:
+    before = "import contextlib\nnet, opt, i, loss = make()\n"
+    outcome = migrate(launched(*WRAPPED, f"with {items}:", "    loss.backward()", before=before))
+    assert f"    with {left}:\n        loss.backward()\n" in outcome.code

@@ -79,7 +79,12 @@ def test_what_comes_behind_the_start_may_be_an_obstacle() -> None:
     assert "torch.load()" in obstacle(spawned("print(rank)") + "    torch.load('a.pt')\n")
 
 
-ALIKE = ["os.makedirs('out', exist_ok=True)", "torch.accelerator.set_device_index(0)"]
+ALIKE = [
+    "os.makedirs('out', exist_ok=True)",
+    "torch.accelerator.set_device_index(0)",
+    "ctx = mp.get_context('spawn')",
+    "workers = mp.cpu_count()",
+]
 
 
 @pytest.mark.parametrize("line", ALIKE)

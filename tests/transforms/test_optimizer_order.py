@@ -8,6 +8,7 @@ import pytest
 from helpers import check_noop, check_transformed, findings, migrate
 
 from xla_transforms import engine
+from xla_transforms.settings import Settings
 
 ORDER = ("device", "device_moves", "tied_weights", "optimizer_order")
 SWITCH = "torch.__future__.set_swap_module_params_on_conversion"
@@ -243,3 +244,105 @@ def test_a_model_that_reaches_its_move_among_keywords_in_another_file() -> None:
     assert "set_swap_module_params_on_conversion(True)" in outcome.code
     (told,) = [f for f in outcome.findings if f.code == "XLA412"]
     assert told.message.startswith("the optimizer of line 4 of run.py is built before this move")
+
+
+HELPER = """\
+import torch
+from torch import nn
+
+
+def build(net, lr):
+    return torch.optim.SGD(net.parameters(), lr=lr)
+
+
+gen, disc = nn.Linear(2, 2), nn.Linear(2, 2)
+"""
+
+
+def told(code: str, target: str | None = None) -> list[tuple[int, str]]:
+    """Which moves come too late for which optimizer: the line of the move, and what is said of it."""
+    outcome = migrate(code, settings=Settings(target=target) if target else None)
+    return [(f.span.line, f.message[:31]) for f in outcome.findings if f.code == "XLA412"]
+
+
+def test_a_helper_that_builds_an_optimizer_behind_each_move() -> None:
+    assert told(HELPER + "gen.cuda()\na = build(gen, 1)\ndisc.cuda()\nb = build(disc, 1)\n") == []
+
+
+def test_a_helper_that_builds_an_optimizer_before_each_move() -> None:
+    code = HELPER + "a = build(gen, 1)\nb = build(disc, 1)\ngen.cuda()\ndisc.cuda()\n"
+    of_line = "the optimizer of line {} is bui"
+    assert told(code) == [(12, of_line.format(10)), (13, of_line.format(11))]
+    assert migrate(code).code.count(f"{SWITCH}(True)") == 2
+
+
+def test_a_helper_that_builds_one_of_its_optimizers_too_early() -> None:
+    code = HELPER + "gen.cuda()\na = build(gen, 1)\nb = build(disc, 1)\ndisc.cuda()\n"
+    assert told(code, "2.1") == [(13, "the optimizer of line 12 is bui")]
+
+
+def test_a_helper_that_is_given_the_parameters() -> None:
+    code = """\
+        import torch
+
+
+        def build(params, lr):
+            return torch.optim.SGD(params, lr=lr)
+
+
+        device = torch.device("cuda")
+        net = torch.nn.Linear(2, 2)
+        opt = build(net.parameters(), 0.1)
+        net = net.to(device)
+        """
+    expected = code.replace("        net = net.to(device)\n", "")
+    expected = expected.replace("        opt = b", "        net = net.to(device)\n        opt = b")
+    check_transformed(code, expected, "optimizer_order")
+
+
+PART = "import torch\nfrom torch import nn\nnet, other = nn.Linear(2, 2), nn.Linear(2, 2)\n"
+OPTIMIZER = "opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+OWN = """\
+class Whole(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+"""
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "whole = nn.Sequential(nn.Flatten(), net).cuda()",
+        "whole = nn.ModuleDict({'a': net}).to('cuda')",
+        "layers = [nn.Flatten(), net]\nwhole = nn.Sequential(*layers)\nwhole.cuda()",
+        f"{OWN}whole = Whole(net)\nwhole.cuda()",
+        f"{OWN}whole = nn.Sequential(Whole(body=net)).cuda()",
+    ],
+)
+def test_a_part_of_what_moves_behind_its_optimizer(move: str) -> None:
+    outcome = migrate(PART + OPTIMIZER + move + "\n")
+    assert [f.severity.label for f in outcome.findings if f.code == "XLA412"] == ["error"]
+    assert f"{SWITCH}(True)\nwhole" in outcome.code
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "whole = nn.Sequential(nn.Flatten(), other).cuda()",
+        f"{OWN}kept = Whole(net)\nwhole = Whole(other)\nwhole.cuda()",
+    ],
+)
+def test_a_part_of_something_else_than_what_moves(move: str) -> None:
+    assert told(PART + OPTIMIZER + move + "\n") == []
+
+
+def test_a_part_that_is_on_the_device_before_its_optimizer() -> None:
+    assert told(PART + "net.cuda()\n" + OPTIMIZER + "whole = nn.Sequential(net).cuda()\n") == []
+
+
+def test_the_parameter_of_a_lambda_is_no_helpers() -> None:
+    chosen = "opt = torch.optim.SGD(filter(lambda p: p.requires_grad, net.parameters()), lr=0.1)\n"
+    code = f"{PART}def build(net):\n    return net\n\n\nnet.cuda()\n{chosen}"
+    assert told(code) == []
+    assert not migrate(code).failed

@@ -311,3 +311,28 @@ def test_edits_are_whole_lines_and_disjoint() -> None:
 
 def test_no_edits_between_equal_texts() -> None:
     assert list(line_edits("a\r\nb", "a\r\nb")) == []
+
+
+def drop(text: str) -> Ask:
+    """Take the item that is written as ``text`` out of its list."""
+
+    def ask(context: Context, change: Planned) -> None:
+        item = context.index.parent(expression(context, text))
+        whole = context.index.parent(item) if item is not None else None
+        assert item is not None
+        assert isinstance(whole, (cst.With, cst.Call))
+        change.drop(whole.items if isinstance(whole, cst.With) else whole.args, [item])
+
+    return ask
+
+
+def test_neighbours_that_different_changes_take_out_of_a_list() -> None:
+    check("with a(), b(), c():\n    d()\n", "with c():\n    d()\n", drop("a()"), drop("b()"))
+    check("with a(), b(), c():\n    d()\n", "with a():\n    d()\n", drop("c()"), drop("b()"))
+    check("f(a(), b(), c())\n", "f(b())\n", drop("c()"), drop("a()"))
+    check("f(a(), b())\n", "f()\n", drop("a()"), drop("b()"))
+
+
+def test_items_on_lines_of_their_own_that_different_changes_take_out() -> None:
+    code = "f(\n    a(),  # one\n    b(),\n    c(),\n)\n"
+    check(code, "# one\nf(\n    c(),\n)\n", drop("a()"), drop("b()"))

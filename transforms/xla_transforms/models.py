@@ -7,7 +7,7 @@ Whoever holds the old ones (an optimizer, the other end of a tie) keeps them. So
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -17,11 +17,12 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.catalog import MODEL_METHODS_SAME
 from xla_transforms.roles.classes import is_self
-from xla_transforms.scopes import ModuleIndex
+from xla_transforms.scopes import How, ModuleIndex, parameters
 from xla_transforms.tree import COMPREHENSIONS, body_of, children, dotted, method, receiver, value_of, walk
 
 _SWITCH = "__future__.set_swap_module_params_on_conversion"
 _READS = ("parameters", "named_parameters")
+_DEEP = 4
 _CHOOSING = (
     cst.If, cst.IfExp, cst.BooleanOperation, cst.For, cst.While, cst.Try, cst.TryStar, cst.Match,
     cst.Lambda, *COMPREHENSIONS,
@@ -124,15 +125,80 @@ def key(roles: Roles, node: cst.BaseExpression | None) -> tuple[object, str] | N
 
 
 def same_model(roles: Roles, one: cst.BaseExpression, move: Move) -> bool:
+    """Whether a move moves the model that an expression is, alone or as a part of another one."""
+    return moved_itself(roles, one, move) or any(_same(roles, one, p) for p in parts(roles, move.model))
+
+
+def moved_itself(roles: Roles, one: cst.BaseExpression, move: Move) -> bool:
     """Whether an expression and a move speak of the same model."""
     ours = key(roles, one)
-    if ours is not None and ours in (key(roles, move.model), key(roles, move.holder)):
+    return (ours is not None and ours == key(roles, move.holder)) or _same(roles, one, move.model)
+
+
+def _same(roles: Roles, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+    ours = key(roles, one)
+    if ours is not None and ours == key(roles, other):
         return True
-    functions = {roles.index(n).function_of(n) for n in (one, move.call)}
-    if len(functions) == 1 and isinstance(one, cst.Name) and isinstance(move.model, cst.Name):
+    functions = {roles.index(n).function_of(n) for n in (one, other)}
+    if len(functions) == 1 and isinstance(one, cst.Name) and isinstance(other, cst.Name):
         return False
-    shared = roles.origins(one, Kind.MODEL) & roles.origins(move.model, Kind.MODEL)
+    shared = roles.origins(one, Kind.MODEL) & roles.origins(other, Kind.MODEL)
     return any(_made_once(roles, origin) for origin in shared)
+
+
+def parts(roles: Roles, model: cst.BaseExpression, depth: int = 0) -> Iterator[cst.BaseExpression]:
+    """The models of which another one is made: ``net`` of ``nn.Sequential(net)``, what a class keeps."""
+    for origin in roles.origins(model, Kind.MODEL) if depth < _DEEP else ():
+        if isinstance(origin, cst.ClassDef):
+            found = list(_kept(roles, origin, model))
+        elif isinstance(origin, cst.Call) and roles.path(origin.func).startswith("torch.nn."):
+            found = [n for arg in origin.args for n in _models_in(roles, arg.value)]
+        else:
+            continue
+        for part in found:
+            yield part
+            yield from parts(roles, part, depth + 1)
+
+
+def _models_in(roles: Roles, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The models among the entries of a list or dict, or the one that an expression is."""
+    if roles.kinds(value) == {Kind.MODEL}:
+        yield value
+    elif isinstance(value, (cst.List, cst.Tuple, cst.Dict)):
+        for element in value.elements:
+            yield from _models_in(roles, element.value)
+    elif isinstance(value, cst.Name):
+        held = [b.value for b in roles.bindings(value)]
+        if len(held) == 1 and isinstance(held[0], (cst.List, cst.Tuple, cst.Dict)):
+            yield from _models_in(roles, held[0])
+
+
+def _kept(
+    roles: Roles, owner: cst.ClassDef, model: cst.BaseExpression
+) -> Iterator[cst.BaseExpression]:
+    """The models that a class keeps, what its constructor is given as what ``model``'s call gives."""
+    made = {model, *(b.value for b in roles.bindings(model))} if isinstance(model, cst.Name) else {model}
+    for assign in roles.index(owner).inside(owner, cst.Assign):
+        target = assign.targets[0].target
+        if not isinstance(target, cst.Attribute) or not is_self(roles, target.value):
+            continue
+        given = arguments(roles, assign.value)
+        ours = [value for site, value in given if site in made] or [value for _, value in given]
+        for value in ours if given else [assign.value]:
+            if roles.kinds(value) == {Kind.MODEL}:
+                yield value
+
+
+def arguments(roles: Roles, node: cst.CSTNode) -> list[tuple[cst.Call, cst.BaseExpression]]:
+    """What each call of a function gives for a parameter, where a name is one and nothing else."""
+    bindings = roles.bindings(node) if isinstance(node, cst.Name) else []
+    param = bindings[0].node if len(bindings) == 1 and bindings[0].how is How.PARAMETER else None
+    function = bindings[0].statement if param is not None else None  # a lambda's are not followed
+    if not isinstance(param, cst.Param) or not isinstance(function, cst.FunctionDef):
+        return []
+    position, name = parameters(function).index(param), param.name.value
+    given = [(site, value_of(site, name, position - bound)) for site, bound in callers(roles, function)]
+    return [(site, value) for site, value in given if value is not None]
 
 
 def _made_once(roles: Roles, origin: cst.CSTNode) -> bool:
@@ -142,11 +208,50 @@ def _made_once(roles: Roles, origin: cst.CSTNode) -> bool:
     return sum(any(f.node is origin for f in roles.facts(c.func)) for c in calls) == 1
 
 
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """A model whose parameters an optimizer takes.
+
+    ``maker`` is the call that makes the optimizer of it, a helper's where that is given the model or the
+    parameters, ``read`` the one that reads the parameters.
+    """
+
+    maker: cst.Call
+    model: cst.BaseExpression
+    read: cst.Call
+
+
+def taken(roles: Roles, optimizer: cst.Call) -> list[Taken]:
+    """What an optimizer takes, of a helper that several calls run what each of them gives it."""
+    found = [_by_parameter(roles, arg.value) for arg in optimizer.args]
+    every = [one for more in found for one in more]
+    for model, read in parameters_taken(roles, optimizer).items():
+        sites = arguments(roles, model)
+        several = len(sites) > 1 and all(roles.kinds(value) == {Kind.MODEL} for _, value in sites)
+        every += [Taken(s, v, s) for s, v in sites] if several else [Taken(optimizer, model, read)]
+    return every
+
+
+def _by_parameter(roles: Roles, node: cst.BaseExpression, depth: int = 0) -> Iterator[Taken]:
+    """What a helper's parameter brings to the optimizer: ``build(net.parameters())``."""
+    for site, value in arguments(roles, node) if depth < _DEEP else ():
+        if roles.kinds(value) != {Kind.MODEL}:
+            for model, read in _reads_in(roles, [value]).items():
+                yield Taken(site, model, read)
+            yield from _by_parameter(roles, value, depth + 1)
+
+
 def parameters_taken(roles: Roles, optimizer: cst.Call) -> dict[cst.BaseExpression, cst.Call]:
     """The models whose parameters an optimizer takes, each with the first call that reads them."""
+    found = _reads_in(roles, [arg.value for arg in optimizer.args])
+    return found or _read_around(roles, optimizer)
+
+
+def _reads_in(roles: Roles, nodes: Iterable[cst.CSTNode]) -> dict[cst.BaseExpression, cst.Call]:
+    """The models whose parameters are read in expressions or in what their names stand for."""
     found: dict[cst.BaseExpression, cst.Call] = {}
     seen: set[cst.CSTNode] = set()
-    stack: list[cst.CSTNode] = [arg.value for arg in optimizer.args]
+    stack = list(nodes)
     while stack:
         node = stack.pop()
         if node in seen:
@@ -157,7 +262,7 @@ def parameters_taken(roles: Roles, optimizer: cst.Call) -> dict[cst.BaseExpressi
         elif isinstance(node, cst.Name):
             stack += [b.value for b in roles.bindings(node) if b.value is not None]
         stack += children(node)
-    return found or _read_around(roles, optimizer)
+    return found
 
 
 def _read_around(roles: Roles, optimizer: cst.Call) -> dict[cst.BaseExpression, cst.Call]:

@@ -34,7 +34,8 @@ class Site:
 
     ``rank`` and ``order`` sort insertions at one offset: what goes behind a statement comes first, the
     deepest block's lines foremost, then what goes before the next one (``ABOVE``). ``lines`` says that the
-    place is of whole statements: what goes behind the last one belongs to it.
+    place is of whole statements: what goes behind the last one belongs to it. ``drops`` are the items of a
+    list and those that go: what several changes take out of one list goes in one piece.
     """
 
     start: int
@@ -46,6 +47,7 @@ class Site:
     removes: cst.CSTNode | None = None
     rank: int = 0
     lines: bool = False
+    drops: tuple[tuple[cst.CSTNode, ...], frozenset[cst.CSTNode]] | None = None
 
 
 @dataclass
@@ -121,15 +123,12 @@ class Planned:
 
     def drop(self, items: Sequence[cst.CSTNode], gone: Collection[cst.CSTNode]) -> Planned:
         """Take some items out of a list separated by commas: arguments, parameters, entries."""
-        first: int | None = None
-        for position, item in enumerate(items):
-            if item in gone:
+        drops = tuple(items), frozenset(item for item in items if item in gone)
+        for item in items:
+            if item in drops[1]:
                 self._claim(item)
-                first = position if first is None else first
-                if position + 1 == len(items) or items[position + 1] not in gone:
-                    self._drop_run(items, first, position)
-            else:
-                first = None
+        for start, end, text in dropped(self.plan.index, *drops):
+            self._site(start, end, _always(text), drops=drops)
         return self
 
     def append(self, whole: cst.CSTNode, items: Sequence[cst.CSTNode], text: str) -> Planned:
@@ -151,29 +150,6 @@ class Planned:
             self.wrap(items[-1], "{0},")
         comma = "," if rest.startswith(",") else ""
         return self.cut(line_end, line_end, f"{indent}{text}{comma}{source.newline}")
-
-    def _drop_run(self, items: Sequence[cst.CSTNode], first: int, last: int) -> None:
-        source, offsets = self.plan.index.source, self.plan.offsets
-        start, end = offsets(items[first])[0], self._item_end(items[last])
-        rest = source.text[end:].lstrip()
-        behind = len(source.text) - len(rest) + 1 if rest.startswith(",") else end
-        line, line_end = source.line_start(start), source.line_end(behind)
-        remark = source.text[behind:line_end].strip()
-        if not source.text[line:start].strip() and (not remark or remark.startswith("#")):
-            keep = source.text[line:start] + remark + source.newline if remark else ""
-            self.cut(line, line_end, keep)
-        elif last + 1 < len(items):
-            self.cut(start, offsets(items[last + 1])[0])
-        elif first > 0:
-            self.cut(self._item_end(items[first - 1]), end)
-        else:
-            self.cut(start, behind)
-
-    def _item_end(self, item: cst.CSTNode) -> int:
-        """Where an item ends; its own extent leaves out annotation and default, or the name behind ``as``."""
-        named = getattr(getattr(item, "asname", None), "name", None)
-        parts = [item, getattr(item, "annotation", None), getattr(item, "default", None), named]
-        return max(self.plan.bracketed(part)[1] for part in parts if part is not None)
 
     def replace_statements(
         self, first: cst.CSTNode, last: cst.CSTNode, write: Callable[[Render], str]
@@ -214,9 +190,10 @@ class Planned:
         removes: cst.CSTNode | None = None,
         rank: int = 0,
         lines: bool = False,
+        drops: tuple[tuple[cst.CSTNode, ...], frozenset[cst.CSTNode]] | None = None,
     ) -> Planned:
         order = self.plan.next_order()
-        self.sites.append(Site(start, end, write, self.id, order, wraps, removes, rank, lines))
+        self.sites.append(Site(start, end, write, self.id, order, wraps, removes, rank, lines, drops))
         return self
 
 
@@ -359,9 +336,7 @@ class Plan:
 
     def bracketed(self, node: cst.CSTNode) -> tuple[int, int]:
         """Start and end of an expression with the brackets around it."""
-        left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
-        start, end = self.offsets(node)  # first: a bracket's place is found with what it stands around
-        return self.offsets(left[0])[0] if left else start, self.offsets(right[-1])[1] if right else end
+        return _bracketed(self.index, node)
 
     def next_order(self) -> int:
         self._order += 1
@@ -389,6 +364,54 @@ class Plan:
         if position + 1 < len(body):
             return start, self.offsets(body[position + 1])[0], ""
         return self.offsets(body[position - 1])[1], end, ""
+
+
+def dropped(
+    index: ModuleIndex, items: Sequence[cst.CSTNode], gone: Collection[cst.CSTNode]
+) -> Iterator[tuple[int, int, str]]:
+    """The pieces of text that go with some items of a list, each with what stays of it."""
+    first: int | None = None
+    for position, item in enumerate(items):
+        if item not in gone:
+            first = None
+            continue
+        first = position if first is None else first
+        if position + 1 == len(items) or items[position + 1] not in gone:
+            yield _dropped_run(index, items, first, position)
+
+
+def _dropped_run(
+    index: ModuleIndex, items: Sequence[cst.CSTNode], first: int, last: int
+) -> tuple[int, int, str]:
+    source = index.source
+    start, end = source.offsets(items[first])[0], _item_end(index, items[last])
+    rest = source.text[end:].lstrip()
+    behind = len(source.text) - len(rest) + 1 if rest.startswith(",") else end
+    line, line_end = source.line_start(start), source.line_end(behind)
+    remark = source.text[behind:line_end].strip()
+    if not source.text[line:start].strip() and (not remark or remark.startswith("#")):
+        return line, line_end, source.text[line:start] + remark + source.newline if remark else ""
+    if last + 1 < len(items):
+        return start, source.offsets(items[last + 1])[0], ""
+    return (_item_end(index, items[first - 1]), end, "") if first > 0 else (start, behind, "")
+
+
+def _item_end(index: ModuleIndex, item: cst.CSTNode) -> int:
+    """Where an item ends; its own extent leaves out annotation and default, or the name behind ``as``."""
+    named = getattr(getattr(item, "asname", None), "name", None)
+    parts = [item, getattr(item, "annotation", None), getattr(item, "default", None), named]
+    return max(_bracketed(index, part)[1] for part in parts if part is not None)
+
+
+def _bracketed(index: ModuleIndex, node: cst.CSTNode) -> tuple[int, int]:
+    left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
+    offsets = index.source.offsets
+    start, end = offsets(node)  # first: a bracket's place is found with what it stands around
+    return offsets(left[0])[0] if left else start, offsets(right[-1])[1] if right else end
+
+
+def _always(text: str) -> Callable[[Render], str]:
+    return lambda render: text
 
 
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:

@@ -11,7 +11,7 @@ import libcst as cst
 from xla_transforms.comments import lost
 from xla_transforms.edits import apply
 from xla_transforms.findings import Edit
-from xla_transforms.plan import ABOVE, Conflict, Piece, Render, Site, line_extent
+from xla_transforms.plan import ABOVE, Conflict, Piece, Render, Site, dropped, line_extent
 from xla_transforms.scopes import ModuleIndex
 
 _LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
@@ -30,7 +30,7 @@ class Renderer:
         added = [self._pass(block, removed, filled) for block in blocks]
         heads = [b for b in found if isinstance(b, (cst.IndentedBlock, cst.Module))]
         added += [self._blanks(block, removed, sites) for block in heads]
-        chosen = [*self._joined(sites), *(site for site in added if site is not None)]
+        chosen = [*self._joined(self._merged(sites)), *(site for site in added if site is not None)]
         # outermost first; wraps of one place go outside its replacement, the later wrap outermost
         self.sites = sorted(
             chosen, key=lambda s: (s.start, _extent(s), not s.wraps, s.rank, -s.order if s.wraps else s.order)
@@ -110,6 +110,22 @@ class Renderer:
             return self.source.offsets(node)
         _, end = self.source.offsets(node)  # first: the place of its header is found with its own
         return self.source.offsets(node.header)[1], self.source.line_end(end)
+
+    def _merged(self, sites: Sequence[Site]) -> list[Site]:
+        """The sites, what several changes take out of one list in common pieces: items share commas."""
+        lists: dict[cst.CSTNode, list[Site]] = defaultdict(list)
+        for site in sites:
+            if site.drops is not None:
+                lists[site.drops[0][0]].append(site)
+        several = [group for group in lists.values() if len({s.change for s in group}) > 1]
+        merged = {site for group in several for site in group}
+        found = [site for site in sites if site not in merged]
+        for group in several:
+            every = [site.drops for site in group if site.drops is not None]
+            gone = frozenset().union(*(ours for _, ours in every))
+            for start, end, text in dropped(self.index, every[0][0], gone):
+                found.append(Site(start, end, _writes(text), group[0].change, group[0].order))
+        return found
 
     def _joined(self, sites: Sequence[Site]) -> list[Site]:
         """The sites, removals of several small statements of a line as one: each takes a semicolon."""

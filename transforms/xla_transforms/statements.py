@@ -163,15 +163,19 @@ def define(context: Context, change: Planned, lines: Sequence[str]) -> None:
         change.before(source.module.body[0], *lines, "", "")
 
 
-def leave_with(context: Context, change: Planned, item: cst.WithItem) -> None:
-    """Take one item out of its ``with`` statement, the statement itself where it was the only one.
+def leave_with(context: Context, change: Planned, *gone: cst.WithItem) -> None:
+    """Take items out of their ``with`` statement, the statement itself where it had no other.
 
-    Where the block cannot be moved to the left, a context that does nothing takes the item's place.
+    Where the block cannot be moved to the left, or other passes take the other items, a context that does
+    nothing takes the last one's place.
     """
-    statement = context.index.parent(item)
+    statement = context.index.parent(gone[0])
     assert isinstance(statement, cst.With)
-    if len(statement.items) == 1:
-        if not Branches(context).keep_block(change, statement, statement.body):
-            change.replace(item.item, f"{change.use('contextlib')}.nullcontext()")
+    whole = len(statement.items) == len(gone)
+    if whole and Branches(context).keep_block(change, statement, statement.body):
         return
-    change.drop(statement.items, [item])
+    stays = any(item not in gone and not context.plan.claims(item) for item in statement.items)
+    leaving = gone if stays else gone[:-1]
+    if not stays:
+        change.replace(gone[-1].item, f"{change.use('contextlib')}.nullcontext()")
+    change.drop(statement.items, leaving)

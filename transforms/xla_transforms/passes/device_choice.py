@@ -12,6 +12,7 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.statements import leave_with
 from xla_transforms.tree import string_value, value_of
 
 SET_DEVICE = Rule(
@@ -93,7 +94,7 @@ def _leave(context: Context, statement: cst.With) -> None:
             message = "this with statement raises without CUDA, and the text in its block cannot be moved"
             context.plan.report(NOT_MOVED, statement, message, "take the statement away by hand")
         return
-    context.plan.change(SET_DEVICE, ours[0], message).drop(statement.items, ours)
+    leave_with(context, context.plan.change(SET_DEVICE, ours[0], message), *ours)
 
 
 def _picks(context: Context, item: cst.WithItem) -> bool:

@@ -13,16 +13,19 @@ from collections.abc import Sequence
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.early_moves import Block, Maker, Read
+from xla_transforms.early_moves import Block, Maker
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.models import (
     Move,
+    Taken,
     comes_before,
     keep_identity,
+    moved_itself,
     moves,
     parameters_taken,
     returns_to_host,
     same_model,
+    taken,
 )
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.facts import of_kind
@@ -49,7 +52,6 @@ ROUND_TRIP = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-Early = tuple[cst.Call, cst.BaseExpression, cst.Call]
 RULES = (REORDERED, BEFORE, ROUND_TRIP)
 
 _COPY = "leave it on the device and copy: {k: v.cpu() for k, v in model.state_dict().items()}"
@@ -64,7 +66,7 @@ def run(context: Context) -> None:
     written: set[cst.CSTNode] = set()
     for move in every:
         if context.roles.index(move.call) is context.index:
-            early = [(o, *taken) for o in optimizers for taken in _taken_too_early(context, o, move, every)]
+            early = [one for o in optimizers for one in _taken_too_early(context, o, move, every)]
             if early:
                 _mend(context, early, move, written)
     for away in returns_to_host(context.roles) if optimizers else ():
@@ -91,15 +93,16 @@ def _makes(context: Context, call: cst.Call) -> bool:
 
 def _taken_too_early(
     context: Context, optimizer: cst.Call, move: Move, every: Sequence[Move]
-) -> list[Read]:
-    """The models of an optimizer that are the one of a move which comes later, with what reads them."""
+) -> list[Taken]:
+    """The models of an optimizer that come to the device by a later move, with what reads them."""
     roles, found = context.roles, []
-    for model, read in parameters_taken(roles, optimizer).items():
-        if not same_model(roles, model, move) or not _runs_before(roles, read, move.call):
+    for one in taken(roles, optimizer):
+        if not same_model(roles, one.model, move) or not _runs_before(roles, one.read, move.call):
             continue
-        others = [m for m in every if m is not move and same_model(roles, model, m)]
-        if not any(_runs_before(roles, m.call, n) for m in others for n in (read, move.call)):
-            found.append((model, read))
+        alike = [m for m in every if m is not move and same_model(roles, m.model, move)]
+        others = [m for m in alike if same_model(roles, one.model, m)]
+        if not any(_runs_before(roles, m.call, n) for m in others for n in (one.read, move.call)):
+            found.append(one)
     return found
 
 
@@ -115,12 +118,14 @@ def _runs_before(roles: Roles, one: cst.Call, other: cst.Call) -> bool:
 
 
 def _mend(
-    context: Context, early: Sequence[Early], move: Move, written: set[cst.CSTNode]
+    context: Context, early: Sequence[Taken], move: Move, written: set[cst.CSTNode]
 ) -> None:
-    optimizer, _, read = early[0]
+    optimizer, read = early[0].maker, early[0].read
+    alone = all(moved_itself(context.roles, one.model, move) for one in early)
     block = Block.of(context, optimizer, read, move)
-    maker = Maker.of(context, [(model, read) for _, model, read in early], move)
-    found = next((way for way in (block, maker) if way is not None and way.safe()), None)
+    maker = Maker.of(context, [(one.model, one.read) for one in early], move)
+    ways = [way for way in (block, maker) if way is not None] if alone else []
+    found = next((way for way in ways if way.safe()), None)
     if found is not None:
         message = "the model is moved first: on XLA a move makes new parameters"
         found.write(context.plan.change(REORDERED, move.call, message))

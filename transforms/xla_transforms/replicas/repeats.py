@@ -16,7 +16,7 @@ from xla_transforms.replicas.scripts import METHODS
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
 from xla_transforms.roles.ranks import COUNTS
-from xla_transforms.roles.spawns import SPAWNERS
+from xla_transforms.roles.spawns import CONTEXTS, SPAWNERS
 from xla_transforms.tree import method, receiver, value_of, walk
 
 _ALIKE = (
@@ -25,7 +25,8 @@ _ALIKE = (
     "numpy.random.seed", "sys.", "time.perf_counter", "time.time", "torch.backends.", "torch.cuda.",
     "torch.accelerator.", "torch.device", "torch.manual_seed", "torch.multiprocessing.set_", "types.",
     "typing.", "warnings.", "yaml.safe_load",
-    *TRUE_ON_CUDA, *FALSE_ON_CUDA, *COUNTS, *SPAWNERS,
+    "multiprocessing.cpu_count", "multiprocessing.set_", "torch.multiprocessing.cpu_count",
+    *TRUE_ON_CUDA, *FALSE_ON_CUDA, *COUNTS, *SPAWNERS, *CONTEXTS,
 )  # fmt: skip
 _ONCE = frozenset(
     {*(f"builtins.{name}" for name in ("eval", "exec", "input", "open")), "json.dump", "os.environ.pop"}
