@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from transforms.helpers import check_noop, check_transformed, findings, run_only
+from transforms.helpers import check_noop, check_transformed, findings, migrate, open_findings, run_only
 from transforms.replicated import launched
 
 BOTH = ("checkpoints", "checkpoint_loading")
@@ -125,6 +125,50 @@ def test_averaged_weights_that_come_from_a_checkpoint_are_named() -> None:
     assert findings(HEAD + AVERAGED + "shadow = ck['shadow']\n", *BOTH) == [("XLA805", 10)]
     own = AVERAGED.replace("net.state_dict().items()", "net.named_parameters()")
     assert findings(HEAD + own + "shadow = ck['shadow']\n", *BOTH) == [("XLA805", 10)]
+
+
+AVERAGE = """\
+class Average:
+    def __init__(self, rate=0.9):
+        self.rate, self.seen = rate, 0
+        self.shadow = {}
+
+    def register(self, module):
+        for name, value in module.named_parameters():
+            self.shadow[name] = value.data.clone()
+
+    def load_state_dict(self, state):
+        self.shadow = state
+
+    def count(self, seen):
+        self.seen = seen
+
+
+average = Average()
+average.register(net)
+torch.save([net.state_dict(), average.shadow, 3], "a.pt")
+states = torch.load("a.pt", map_location="cuda")
+net.load_state_dict(states[0])
+"""
+
+
+def test_what_an_object_keeps_of_a_checkpoint_and_needs_no_move() -> None:
+    own = "average.count(states[2])\n"
+    assert findings(HEAD + AVERAGE + own, *BOTH) == []
+    load = "average.load_state_dict(states[1])\n"
+    for kept, copied in (
+        ("self.shadow = state\n", "self.shadow = {name: value.to('xla') for name, value in state.items()}\n"),
+        ("value.data.clone()", "value.data.cpu().clone()"),
+    ):
+        assert findings(HEAD + AVERAGE.replace(kept, copied) + load, *BOTH) == []
+
+
+@pytest.mark.parametrize("argument", ["states[1]", "state=states[1]"])
+def test_averaged_weights_that_an_object_keeps_are_named(argument: str) -> None:
+    code = HEAD + AVERAGE + f"average.load_state_dict({argument})\n"
+    outcome = migrate(code, *BOTH)
+    told = [(f.code, f.message) for f in open_findings(outcome)]
+    assert told == [("XLA805", "self.shadow of Average is on the CPU")]
 
 
 def test_resume_of_a_checkpoint() -> None:

@@ -6,17 +6,16 @@ Source: pytorch v2.9, ``torch/serialization.py``; pytorch/xla v2.9.0, ``xla_mode
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Safety
+from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.placing import device_at
+from xla_transforms.restored import kept
 from xla_transforms.roles import Kind
 from xla_transforms.statements import has_call, live_calls, migrating, path_of, sole_target
-from xla_transforms.tree import argument, dotted, has_star, method, receiver, string_value, value_of, walk
+from xla_transforms.tree import argument, dotted, has_star, method, receiver, value_of
 
 LOAD = Rule(
     "XLA802",
@@ -131,46 +130,14 @@ def _follow(context: Context, call: cst.Call) -> None:
     elif not uses & {"to", "cuda", "items", "keys", "get", "cpu"} and not _is_state(context, target):
         advice = "move what the device computes with"
         context.plan.report(ON_CPU, call, f"{target.value} is on the CPU", advice)
-    _entries(context, target)
+    _keepers(context, target)
 
 
-def _entries(context: Context, loaded: cst.Name) -> None:
-    """Entries of a checkpoint that are kept as they come, and were saved as tensors of the device."""
-    scope = context.index.scope_of(loaded).owner(loaded.value)
-    for name in context.index.named(loaded.value):
-        entry = context.index.parent(name)
-        assign = context.index.parent(entry) if isinstance(entry, cst.Subscript) else None
-        ours = isinstance(entry, cst.Subscript) and context.index.scope_of(name).owner(name.value) is scope
-        target = sole_target(assign)
-        if not ours or target is None or not isinstance(entry, cst.Subscript) or entry.value is not name:
-            continue
-        key = entry.slice[0].slice
-        word = string_value(key.value) if isinstance(key, cst.Index) else None
-        if word is not None and any(_on_device(context, saved) for saved in _saved(context, word)):
-            advice = "move it: " + _MOVED.format(context.index.source.code(entry))
-            context.plan.report(ON_CPU, entry, f"{context.index.source.code(target)} is on the CPU", advice)
-
-
-def _saved(context: Context, key: str) -> Iterator[cst.BaseExpression]:
-    """What the program's checkpoints have under a key."""
-    calls = [c for c in context.program.calls.get("save", ()) if context.roles.path(c.func) == "torch.save"]
-    values = [value for c in calls if (value := value_of(c, "obj", 0)) is not None]
-    for table in (o for value in values for o in context.roles.origins(value, Kind.MAPPING)):
-        for item in table.elements if isinstance(table, cst.Dict) else ():
-            if isinstance(item, cst.DictElement) and string_value(item.key) == key:
-                yield item.value
-
-
-def _on_device(context: Context, saved: cst.BaseExpression) -> bool:
-    """Whether a value is a table of tensors copied from a model's state, as an average of weights is."""
-    for made in context.roles.origins(saved, Kind.MAPPING):
-        source = made.for_in.iter if isinstance(made, cst.DictComp) else None
-        base = receiver(source) if source is not None and method(source) == "items" else source
-        host = isinstance(made, cst.DictComp) and any(method(n) in ("cpu", "numpy") for n in walk(made.value))
-        of_model = base is not None and Kind.MODEL in context.roles.kinds(receiver(base))
-        if of_model and method(base) in ("state_dict", "named_parameters") and not host:
-            return True
-    return False
+def _keepers(context: Context, loaded: cst.Name) -> None:
+    """Parts of a checkpoint that are kept as they come, and were tensors of the device."""
+    for part, holder in kept(context.roles, loaded):
+        advice = "move it: " + _MOVED.format(context.index.source.code(part))
+        context.plan.report(ON_CPU, part, f"{holder} is on the CPU", advice, severity=Severity.WARNING)
 
 
 def _moved_below(context: Context, call: cst.Call, name: str) -> bool:
