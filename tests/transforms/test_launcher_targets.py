@@ -151,6 +151,20 @@ def test_nor_is_one_in_a_function_that_a_guard_keeps() -> None:
     assert "XLA814" in {f.code for f in outcome.findings}
 
 
+@pytest.mark.parametrize(
+    ("target", "told", "written"), [("sagemaker", True, "torch.save("), ("2.9", False, "xm.save(")]
+)
+def test_a_save_of_the_main_process_that_accelerate_names(target: str, told: bool, written: str) -> None:
+    code = (
+        "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
+        "model = accelerator.prepare(torch.nn.Linear(2, 2))\ntorch.cuda.empty_cache()\n"
+        "if accelerator.is_main_process:\n    torch.save(accelerator.get_state_dict(model), 'a.pt')\n"
+    )
+    outcome = migrate(code, settings=Settings(target=target))
+    assert f"    {written}" in outcome.code
+    assert ("XLA814" in {f.code for f in outcome.findings}) is told
+
+
 def test_a_save_that_all_reach_goes_through_xm() -> None:
     outcome = migrate(launched(SAVED.format("torch.save(model.state_dict(), 'a.pt')")), settings=SAGEMAKER)
     assert "    xm.save(model.state_dict(), 'a.pt')\n" in outcome.code

@@ -10,7 +10,7 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.tree import is_main_guard, value_of
+from xla_transforms.tree import is_main_guard, value_of, walk
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
@@ -35,6 +35,10 @@ _ENGINES = {
     "colossalai.launch_from_torch": "Colossal-AI",
 }
 # What makes the loaders, models and optimizers that it is given fit for XLA, and steps by itself.
+_MAIN_PROCESS = (  # accelerate v1.15, accelerator.py; transformers v4.57, training_args.py and trainer.py
+    "is_main_process", "is_local_main_process", "is_last_process", "is_world_process_zero",
+    "is_local_process_zero", "should_save",
+)  # fmt: skip
 _PREPARING = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 
 
@@ -85,6 +89,14 @@ class Frameworks:
         """Whether Accelerate prepares what the program's loops use: they then do what XLA needs."""
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
         return any(self.roles.path(call.func) in _PREPARING for call in calls)
+
+    def alone(self, node: cst.CSTNode) -> bool:
+        """Whether a condition around a node asks Accelerate or Trainer for their main process."""
+        if not self.prepares and not self.trainers:
+            return False
+        tests = (a.test for a in self.roles.index(node).ancestors(node) if isinstance(a, cst.If))
+        asked = (n.attr.value for test in tests for n in walk(test) if isinstance(n, cst.Attribute))
+        return any(name in _MAIN_PROCESS for name in asked)
 
     @cached_property
     def engine(self) -> tuple[cst.Call, str] | None:

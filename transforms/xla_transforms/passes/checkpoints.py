@@ -72,11 +72,16 @@ def _save(context: Context, call: cst.Call) -> None:
         advice = "leave the options out and write xm.save"
         context.plan.report(FORMAT, call, "xm.save does not take these options", advice)
     elif saved is Saved.TENSORS or (saved is Saved.PLAIN and _written_by_all(context)):
-        if context.target.save_waits and context.distributed and context.replicas.alone.kept(call):
+        if context.target.save_waits and _reached_alone(context, call):
             advice = "let every replica reach it, and write xm.save"
             context.plan.report(WAITS, call, "one replica alone reaches this save", advice)
         else:
             _write(context, call)
+
+
+def _reached_alone(context: Context, call: cst.Call) -> bool:
+    kept = context.distributed and context.replicas.alone.kept(call)
+    return kept or context.frameworks.alone(call)
 
 
 def _written_by_all(context: Context) -> bool:
