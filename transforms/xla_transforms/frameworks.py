@@ -39,7 +39,7 @@ _MAIN_PROCESS = (  # accelerate v1.15, accelerator.py; transformers v4.57, train
     "is_main_process", "is_local_main_process", "is_last_process", "is_world_process_zero",
     "is_local_process_zero", "should_save",
 )  # fmt: skip
-_PREPARING = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
+ACCELERATORS = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 
 
 class Frameworks:
@@ -88,7 +88,7 @@ class Frameworks:
     def prepares(self) -> bool:
         """Whether Accelerate prepares what the program's loops use: they then do what XLA needs."""
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
-        return any(self.roles.path(call.func) in _PREPARING for call in calls)
+        return any(self.roles.path(call.func) in ACCELERATORS for call in calls)
 
     def alone(self, node: cst.CSTNode) -> bool:
         """Whether a condition around a node asks Accelerate or Trainer for their main process."""

@@ -101,9 +101,7 @@ class Block:
 
     def _followed(self) -> bool:
         """Whether something was inserted behind the move, which must come before the optimizer as well."""
-        source, line = self.context.index.source, self.body[-1]
-        end = source.line_end(source.offsets(line)[1])
-        return any(s.start == s.end == end and s.rank <= 0 for s in self.context.plan.sites())
+        return followed(self.context, self.body[-1])
 
     def write(self, change: Planned) -> None:
         """Write the move in front of the others."""
@@ -118,3 +116,10 @@ class Block:
             return (moved if ended else moved + source.newline) + render((start, middle))
 
         change.replace_statements(first, line, write)
+
+
+def followed(context: Context, line: cst.CSTNode) -> bool:
+    """Whether something was inserted behind a line: ties of a model that was moved are made again there."""
+    source = context.index.source
+    end = source.line_end(source.offsets(line)[1])
+    return any(s.start == s.end == end and s.rank <= 0 for s in context.plan.sites())

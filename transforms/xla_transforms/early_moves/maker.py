@@ -12,6 +12,7 @@ from functools import cached_property
 import libcst as cst
 
 from xla_transforms.context import Context
+from xla_transforms.early_moves.block import followed
 from xla_transforms.early_moves.travel import Travel
 from xla_transforms.models import Move, key, surely_follows
 from xla_transforms.plan import Planned
@@ -114,11 +115,7 @@ class Maker:
     def _tied(self) -> bool:
         """Whether a line was put behind the move, to make ties again: it would come too late."""
         line = self.context.index.statement_of(self.move.call)
-        if line is None:
-            return True
-        source = self.context.index.source
-        end = source.line_end(source.offsets(line)[1])
-        return any(s.start == s.end == end and s.rank <= 0 for s in self.context.plan.sites())
+        return line is None or followed(self.context, line)
 
     def write(self, change: Planned) -> None:
         """Write a move above the first optimizer; the later one stays, and moves nothing."""

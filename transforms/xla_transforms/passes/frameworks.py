@@ -13,6 +13,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.frameworks import ACCELERATORS
 from xla_transforms.scopes import How
 from xla_transforms.tree import given, string_value, value_of
 
@@ -35,7 +36,6 @@ RULES = (UNCHANGED, LEFT)
 
 _ACCELERATE = "https://huggingface.co/docs/accelerate/concept_guides/training_tpu"
 _LIGHTNING = "https://lightning.ai/docs/pytorch/stable/accelerators/tpu_intermediate.html"
-_ACCELERATORS = ("accelerate.Accelerator", "accelerate.accelerator.Accelerator")
 _IMPORTS = {
     "horovod": "{starter} starts one process a device, and xm.optimizer_step reduces the gradients: "
     "https://docs.pytorch.org/xla/release/r2.9/learn/pytorch-on-xla-devices.html",
@@ -69,7 +69,7 @@ def run(context: Context) -> None:
             advice = "only what it is told, its entry point and its collators are looked at"
             context.plan.report(UNCHANGED, call, message, advice)
     for call, path in context.reached:
-        if path in _ACCELERATORS:
+        if path in ACCELERATORS:
             half = given(call, "mixed_precision")
             if half is not None and string_value(half.value) == "fp16":
                 advice = 'write mixed_precision="bf16", which needs no loss scaling'

@@ -8,6 +8,7 @@ Source: pytorch/xla v2.9.0, ``torch_xla/distributed/parallel_loader.py``, ``MpDe
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Set
 
 import libcst as cst
 
@@ -80,7 +81,7 @@ def _sure(context: Context, loop: Loop) -> bool:
     return moved and context.placing.visible(loop.node) is None
 
 
-def _origins(context: Context, loop: Loop) -> set[cst.CSTNode]:
+def _origins(context: Context, loop: Loop) -> Set[cst.CSTNode]:
     return context.roles.origins(loop.loader, Kind.LOADER) if loop.loader is not None else set()
 
 

@@ -6,7 +6,7 @@ come to call thousands of functions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 
 import libcst as cst
 
@@ -19,15 +19,15 @@ from xla_transforms.tree import walk
 _RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward", Kind.INSTANCE: "__call__"}
 
 
-def reachable(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
+def reachable(roles: Roles, node: cst.CSTNode) -> Set[cst.FunctionDef]:
     """The functions of the program that a piece of code may come to call, by itself or through others."""
-    found: set[cst.FunctionDef] = set()
+    found: dict[cst.FunctionDef, None] = {}
     waiting = [node]
     while waiting:
-        fresh = _called_in(roles, waiting.pop()) - found
-        found |= fresh
+        fresh = [function for function in _called_in(roles, waiting.pop()) if function not in found]
+        found |= dict.fromkeys(fresh)
         waiting.extend(function.body for function in fresh)
-    return found
+    return found.keys()
 
 
 def comes_to(roles: Roles, node: cst.CSTNode, sites: Collection[cst.Call]) -> bool:
@@ -81,10 +81,11 @@ def running(roles: Roles, node: cst.CSTNode) -> cst.FunctionDef | None:
     return next(_around(roles, node), None)
 
 
-def _called_in(roles: Roles, node: cst.CSTNode) -> set[cst.FunctionDef]:
-    """The functions that a piece of code calls by itself."""
+def _called_in(roles: Roles, node: cst.CSTNode) -> list[cst.FunctionDef]:
+    """The functions that a piece of code calls by itself, each once, in the order of the calls."""
     calls = roles.index(node).inside(node, cst.Call)
-    return roles.remembered(("called in", id(node)), lambda: {f for c in calls for f in called(roles, c)})
+    found = (f for c in calls for f in called(roles, c))
+    return roles.remembered(("called in", id(node)), lambda: list(dict.fromkeys(found)))
 
 
 def called(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:

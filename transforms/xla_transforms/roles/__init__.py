@@ -7,7 +7,7 @@ by the returns of the function called. Where nothing is known the answer is ``UN
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, TypeVar, cast
 
 import libcst as cst
@@ -80,9 +80,13 @@ class Roles:
     def may_be(self, node: cst.CSTNode | None, kind: Kind) -> bool:
         return node is not None and any(f.kind is kind for f in self.facts(node))
 
-    def origins(self, node: cst.CSTNode, kind: Kind) -> set[cst.CSTNode]:
-        """The calls, classes or literals from which values of this kind come to the expression."""
-        return {f.node for f in of_kind(self.facts(node), kind) if f.node is not None}
+    def origins(self, node: cst.CSTNode, kind: Kind) -> Set[cst.CSTNode]:
+        """The calls, classes or literals from which values of this kind come to the expression.
+
+        In the order of the facts, which that of a set of nodes would not be.
+        """
+        found = (f.node for f in of_kind(self.facts(node), kind))
+        return dict.fromkeys(node for node in found if node is not None).keys()
 
     def path(self, node: cst.CSTNode | None) -> str:
         """The dotted path of what an expression names, imports resolved: ``torch.cuda.amp.autocast``."""
