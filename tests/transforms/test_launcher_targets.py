@@ -165,6 +165,12 @@ def test_a_save_of_the_main_process_that_accelerate_names(target: str, told: boo
     assert ("XLA814" in {f.code for f in outcome.findings}) is told
 
 
+def test_a_save_behind_an_attribute_of_that_name_where_one_process_trains() -> None:
+    code = "import torch\nmodel = torch.nn.Linear(2, 2).cuda()\nif settings.is_main_process:\n    {}\n"
+    outcome = migrate(code.format("torch.save(model.state_dict(), 'a.pt')"), settings=SAGEMAKER)
+    assert "    xm.save(model.state_dict(), 'a.pt')\n" in outcome.code
+
+
 def test_a_save_that_all_reach_goes_through_xm() -> None:
     outcome = migrate(launched(SAVED.format("torch.save(model.state_dict(), 'a.pt')")), settings=SAGEMAKER)
     assert "    xm.save(model.state_dict(), 'a.pt')\n" in outcome.code

@@ -89,3 +89,37 @@ def test_values_made_of_each_other_differ_both(names: tuple[str, str]) -> None:
     context = context_of(LED_BACK)
     decisions = context.replicas.decisions
     assert [decisions.differs(expression(context, name, -1)) for name in names] == [True, True]
+
+
+def test_what_rested_on_the_right_answer_is_not_asked_again() -> None:
+    roles, asked = context_of("x = 1\n").roles, []
+
+    def one() -> int:
+        asked.append("one")
+        return roles.asked(("kind", 2), other, 0)
+
+    def other() -> int:
+        asked.append("other")
+        return roles.asked(("kind", 1), one, 0)
+
+    assert roles.asked(("kind", 1), one, 0) == roles.asked(("kind", 2), other, 0) == 0
+    assert asked == ["one", "other"]
+
+
+def test_condition_that_was_met_while_what_it_asks_was_open_is_decided_later() -> None:
+    context = context_of("import torch\ndevice = torch.device('cuda')\nif device.type == 'cuda':\n    pass\n")
+    roles, test = context.roles, expression(context, "device.type == 'cuda'", -1)
+    asked = expression(context, "device", -1)
+    with roles.guarded("around"):
+        state = roles._questions.begin(id(asked))
+        assert roles.fold(test) is None
+        roles._questions.leave(id(asked), state)
+    assert roles.fold(test) is True
+
+
+def test_equal_answers_are_held_once() -> None:
+    context = context_of("import torch\na = torch.device('cuda')\nb = torch.device('cuda')\nprint(a is a)\n")
+    uses = [expression(context, "a", number) for number in (-1, -2)]
+    assert context.roles.facts(uses[0]) is context.roles.facts(uses[1])
+    texts = [expression(context, "'cuda'", number) for number in (0, 1)]
+    assert context.roles.facts(texts[0]) is context.roles.facts(texts[1])
