@@ -30,6 +30,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from hashlib import sha256
 from importlib.metadata import version
@@ -205,11 +206,17 @@ def _told(future: Future[Any], results: str, name: str) -> dict[str, Any]:
     return failed(results, name, f"{type(error).__name__}: {error}")
 
 
-def here(workers: int | None, **options: Any) -> Client:
+@contextmanager
+def here(workers: int | None, **options: Any) -> Iterator[Client]:
     """A cluster of so many processes on this machine, which ends with the client."""
     # A worker that is not back in time is given up for good, and 15 seconds are little on a busy machine.
     dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"})
-    return Client(n_workers=workers, threads_per_worker=1, dashboard_address=None, **options)
+    with Client(n_workers=workers, threads_per_worker=1, dashboard_address=None, **options) as client:
+        started = len(client.cluster.workers)
+        yield client
+        # A worker that was killed and is on its way back cannot be ended: distributed asserts that it runs.
+        with suppress(TimeoutError):
+            client.wait_for_workers(started, timeout=60)
 
 
 def main() -> int:
