@@ -73,6 +73,7 @@ def test_what_one_process_alone_could_do_is_an_obstacle(line: str, text: str) ->
     number = code.splitlines().index(f"    {line}") + 1
     reason = f"{text} (line {number}) ran once, in the process that started the others"
     assert obstacle(code) == reason
+    assert migrate(code, settings=SAGEMAKER).code == code
 
 
 def test_what_comes_behind_the_start_may_be_an_obstacle() -> None:

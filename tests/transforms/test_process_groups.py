@@ -28,10 +28,17 @@ def test_where_one_process_is_wanted_a_group_and_its_wrapper_are_told_and_left()
     assert findings(code, "process_groups", settings=ALONE) == [("XLA131", 5), ("XLA131", 6)]
 
 
-def test_a_start_that_is_not_understood_leaves_the_group() -> None:
+def test_a_start_that_is_not_understood_leaves_the_program() -> None:
     code = HEAD + GPU + "dist.init_process_group('nccl')\nmodel = DistributedDataParallel(model)\n"
     code += "exec(text)\n"
-    check_noop(code, "process_groups")
+    check_noop(code)
+    assert [found for found, _ in findings(code)] == ["XLA163"]
+
+
+def test_where_an_option_decides_about_the_group_the_other_way_is_migrated() -> None:
+    code = HEAD + GPU + "if several:\n    dist.init_process_group('nccl')\n"
+    code += "    model = DistributedDataParallel(model)\nexec(text)\n"
+    assert "model = net.to(torch_xla.device())" in migrate(code).code
     assert [found for found, _ in findings(code)] == ["XLA131", "XLA163", "XLA131"]
 
 

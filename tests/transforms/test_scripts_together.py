@@ -64,7 +64,8 @@ def test_a_script_that_cannot_be_started_does_not_keep_the_others_back() -> None
 
 def test_a_script_that_cannot_be_started_goes_the_ways_of_one_process_too() -> None:
     ways = "if dist.is_initialized():\n            x = 1\n        else:\n            x = torch.ones(1).cuda()"
-    (done,) = program(a=BLOCKED.replace(SHARED, "").replace("print(get_rank())", ways)).values()
+    code = BLOCKED.replace(SHARED, "").replace("print(get_rank())", ways)
+    (done,) = program(a=code.replace("    start()\n", "    if several:\n        start()\n")).values()
     assert "            x = torch.ones(1).to(torch_xla.device())\n" in done.code
 
 
@@ -72,6 +73,16 @@ def test_scripts_that_all_cannot_be_started_are_left_with_their_helpers() -> Non
     done = program(helpers=HELPERS, a=BLOCKED, b=BLOCKED)
     assert [outcome.code for outcome in done.values()] == [HELPERS, BLOCKED, BLOCKED]
     assert obstacles(done["a"])[0].startswith(WHY)
+
+
+def test_a_file_without_a_start_of_its_own_is_told_that_it_is_left() -> None:
+    steps = "import torch\n\n\ndef step(x):\n    return x.cuda()\n"
+    script = BLOCKED.replace(SHARED, "from steps import step\n").replace("print(get_rank())", "step(rank)")
+    done = program(steps=steps, a=script)
+    assert [outcome.code for outcome in done.values()] == [steps, script]
+    assert obstacles(done["steps"]) == [f"{WHY}, in a.py: this is left with it"]
+    (told,) = done["a"].findings
+    assert told.advice.endswith("; until then the program is left as it is")
 
 
 def test_a_script_that_others_import_is_named_where_they_are_left() -> None:

@@ -135,9 +135,12 @@ class Context:
 
     @cached_property
     def uses_cuda(self) -> bool:
-        """Whether the module computes on CUDA, on one device of it: what is made for several is left."""
+        """Whether the module computes on CUDA, on one device of it: what is made for several is left.
+
+        Left as well is what another engine steps, and processes that nothing could start.
+        """
         left = shares_several(self) or self.parted or self.frameworks.engine is not None
-        return self.names_cuda and not left
+        return self.names_cuda and not left and not self.replicas.stranded
 
     @cached_property
     def speaks_of_gpu(self) -> bool:

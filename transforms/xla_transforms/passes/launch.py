@@ -49,7 +49,7 @@ RULES = (SPAWN, LEFT, REPEATED)
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or context.already_xla:
+    if context.already_xla or not (context.uses_cuda or context.replicas.stranded):
         return
     if context.replicas.asked and context.replicas.obstacle:
         _tell(context)
@@ -69,8 +69,9 @@ def run(context: Context) -> None:
 def _tell(context: Context) -> None:
     """What stands in the way, where the module starts processes or has them meet; else at its beginning."""
     calls = (c for c, path in context.reached if path in SPAWNERS or short(path) == "init_process_group")
-    alone = len(context.program.modules) == 1
-    place = next(calls, next(iter(context.index.source.module.body), None) if alone else None)
+    left = context.speaks_of_gpu and context.replicas.stranded
+    first = context.index.source.module.body[:1] if left or len(context.program.modules) == 1 else []
+    place = next(calls, next(iter(first), None))
     if place is None:
         return
     blocking, message, advice = context.replicas.starts.blocked[0]
@@ -81,6 +82,8 @@ def _tell(context: Context) -> None:
         advice = "write it in a module that the notebook imports, or train on one device (--no-distributed)"
     elif blocking is not context.index:
         message = f"{message}, in {blocking.source.path}: this is left with it"
+    elif context.replicas.stranded:
+        advice = f"{advice}; until then the program is left as it is"
     context.plan.report(LEFT, place, message + _shared(context), advice)
 
 

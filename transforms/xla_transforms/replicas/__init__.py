@@ -18,6 +18,7 @@ from xla_transforms.replicas.feeds import Feeds
 from xla_transforms.replicas.groups import Groups
 from xla_transforms.replicas.masters import Master, master_of
 from xla_transforms.replicas.own_files import OwnFiles
+from xla_transforms.replicas.reach import in_any_case
 from xla_transforms.replicas.regions import Region
 from xla_transforms.replicas.seeding import Seeding
 from xla_transforms.replicas.starts import Entry, Launch, Starts, Style
@@ -73,11 +74,20 @@ class Replicas:
 
     @cached_property
     def obstacle(self) -> str:
-        """Why nothing can start replicas of the program; empty where something can.
-
-        Half of a program of several processes would train in none: then all of it is left.
-        """
+        """Why nothing can start replicas of the program; empty where something can."""
         return self.starts.obstacle
+
+    @cached_property
+    def stranded(self) -> bool:
+        """Whether nothing can start replicas of a program that is one of several processes in any case.
+
+        Half of it would train in none: all of it is left.
+        """
+        if not (self.native and self.asked and self.obstacle):
+            return False
+        joins = self.roles.program.calls.get("init_process_group", ())
+        sites = [*(launch.call for launch in self.starts.launches), *joins]
+        return any(in_any_case(self.roles, call) for call in sites)
 
     @cached_property
     def active(self) -> bool:

@@ -13,10 +13,38 @@ import libcst as cst
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method, users
-from xla_transforms.tree import walk
+from xla_transforms.tree import LOOPS, is_main_guard, walk
 
 # What a call of a class, of a model, of an instance runs.
 _RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward", Kind.INSTANCE: "__call__"}
+
+_CONDITIONAL = (cst.If, cst.IfExp, cst.Try, cst.Lambda, *LOOPS)
+
+
+def conditional(roles: Roles, node: cst.CSTNode) -> bool:
+    """Whether a condition of the user's decides about a node within its function, or its module."""
+    index = roles.index(node)
+    for around in index.ancestors(node):
+        if isinstance(around, cst.FunctionDef):
+            return False
+        if isinstance(around, _CONDITIONAL) and not _decided(roles, around):
+            return True
+    return False
+
+
+def _decided(roles: Roles, node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.If) and (is_main_guard(node) or roles.fold(node.test) is not None)
+
+
+def in_any_case(roles: Roles, call: cst.Call) -> bool:
+    """Whether a script comes to a call whatever its options say."""
+    if roles.dead(call) or conditional(roles, call):
+        return False
+    function = running(roles, call)
+    if function is None:
+        return True
+    with roles.guarded(("in any case", function)) as free:
+        return free and any(in_any_case(roles, site) for site, _ in callers(roles, function))
 
 
 def reachable(roles: Roles, node: cst.CSTNode) -> Set[cst.FunctionDef]:

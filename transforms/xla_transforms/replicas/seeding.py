@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from xla_transforms.replicas.reach import conditional
 from xla_transforms.replicas.scripts import main_guard
 from xla_transforms.roles.calls import callers
-from xla_transforms.tree import LOOPS
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
@@ -23,7 +23,6 @@ HOST_SEEDS = frozenset(
 )  # fmt: skip
 DEVICE_SEEDS = HOST_SEEDS | {"torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
 _NAMES = frozenset(path.rpartition(".")[2] for path in DEVICE_SEEDS)
-_CONDITIONAL = (cst.If, cst.IfExp, cst.Try, cst.Lambda, *LOOPS)
 
 
 class Seeding:
@@ -41,7 +40,7 @@ class Seeding:
         """Whether each process comes to a call: no condition, and no process that starts others, holds it."""
         index = self.roles.index(call)
         function = index.function_of(call)
-        if self._depends(call):
+        if conditional(self.roles, call):
             return False
         if function is None:
             guard, parts = main_guard(index), [p for e in self.replicas.starts.entries for p in e.parts]
@@ -56,15 +55,3 @@ class Seeding:
     @property
     def _started(self) -> list[cst.FunctionDef | None]:
         return [launch.function for launch in self.replicas.starts.launches]
-
-    def _depends(self, node: cst.CSTNode) -> bool:
-        """Whether a condition of the user's decides about a call within its function."""
-        index = self.roles.index(node)
-        for around in index.ancestors(node):
-            if isinstance(around, cst.FunctionDef):
-                return False
-            guard = isinstance(around, cst.If) and around is main_guard(index)
-            decided = isinstance(around, cst.If) and self.roles.fold(around.test) is not None
-            if isinstance(around, _CONDITIONAL) and not guard and not decided:
-                return True
-        return False
