@@ -297,8 +297,8 @@ FAULTS = {
         [("rank=xr.global_ordinal(), shuffle", "rank=0, shuffle")],
         "in epoch 0 every replica sees the same 24 samples",
     ),
-    "saved by one replica": (
-        [(SAVE, '    if xr.global_ordinal() == 0:\n        xm.save(model.state_dict(), "net.pt")\n')],
+    "saved by one replica in a step": (
+        [(STEP, f"{STEP}            if xr.global_ordinal() == 0:\n            {SAVE}")],
         "is called by replica 0 and not by replica 1: take it out of the condition",
     ),
     "saved by all replicas": (
@@ -334,6 +334,11 @@ def test_a_fault_is_caught_and_named(run, ranks, name):
     problems = check_replicas(run(changed("ddp_xla", *changes), "xla"), ranks)
     assert problems, "nothing was found"
     assert any(sentence in problem for problem in problems), "\n".join(problems)
+
+
+def test_one_replica_may_save_where_no_step_is_pending(run, ranks):
+    alone = f"    if xr.global_ordinal() == 0:\n    {SAVE}"
+    assert check_replicas(run(changed("ddp_xla", (SAVE, alone)), "xla"), ranks) == ()
 
 
 def test_what_follows_from_a_fault_comes_behind_it(run, ranks):

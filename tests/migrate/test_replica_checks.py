@@ -176,9 +176,14 @@ def test_epochs_in_the_same_order():
     assert check_replicas(again, unshuffled) == ()
 
 
-def test_a_save_under_a_rank_guard():
-    calls = replica(0).collectives[:-1]
-    assert first(pair(collectives=calls)).startswith("xm.save at t.py:12 is called by replica 0 and not by")
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_save_under_a_rank_guard(pending):
+    *calls, save = replica(0).collectives
+    alone = replica(0, collectives=[*calls, replace(save, pending=pending)])
+    found = check_replicas([alone, replica(1, collectives=calls)], NATIVE)
+    assert [text.partition(":12 ")[2][:37] for text in found] == pending * [
+        "is called by replica 0 and not by rep"
+    ]
 
 
 def test_a_file_that_all_replicas_write():

@@ -6,6 +6,8 @@ import pytest
 from helpers import check_noop, findings, migrate, run_only
 from replicated import launched
 
+from xla_transforms.settings import Settings
+
 BEFORE = """
 from ours import loader, interval
 
@@ -82,6 +84,40 @@ def test_behind_the_explicit_barrier_of_an_iteration_nothing_waits() -> None:
 def test_before_the_step_and_behind_the_loop_nothing_waits() -> None:
     check_noop(trained("if rank == 0:", "    shown(model)", first=True), "alone_forwards")
     check_noop(trained(behind=("if rank == 0:", "    shown(model)")), "alone_forwards")
+
+
+SAVES = ("if rank == 0:", "    with open('a.pt', 'wb') as f:", "        torch.save(model.state_dict(), f)")
+
+
+def test_all_end_the_step_before_the_master_saves_alone() -> None:
+    assert fenced(*SAVES) == ["torch_xla.sync()", *SAVES]
+    assert [f.severity.label for f in migrate(trained(*SAVES)).findings if f.code == "XLA812"] == ["info"]
+    first = [f.severity.label for f in migrate(trained(*SAVES, first=True)).findings if f.code == "XLA812"]
+    assert first == ["info"]
+
+
+def test_where_the_others_do_not_know_of_it_or_the_save_waits_it_is_an_error() -> None:
+    own = ("if rank == 0 and interval(i):", *SAVES[1:])
+    assert ("XLA812", "error") in [(f.code, f.severity.label) for f in migrate(trained(*own)).findings]
+    waits = migrate(trained(*SAVES, first=True), settings=Settings(target="sagemaker")).findings
+    assert ("XLA812", "error") in [(f.code, f.severity.label) for f in waits]
+
+
+COUNTING = """
+class Net(torch.nn.Linear):
+    def size(self):
+        return sum(p.numel() for p in self.parameters())
+
+    def shown(self):
+        return self(torch.ones(2).cuda())
+"""
+
+
+@pytest.mark.parametrize(("asks", "runs"), [("size", False), ("shown", True)])
+def test_a_method_of_the_model_runs_it_where_it_computes(asks: str, runs: bool) -> None:
+    code = trained("if rank == 0:", f"    y = model.module.{asks}()")
+    code = code.replace("torch.nn.Linear(", "Net(").replace("files = []", f"files = []\n{COUNTING}")
+    assert ("torch_xla.sync()" in run_only(code, "alone_forwards")) is runs
 
 
 @pytest.mark.parametrize("run", ["shown(model)", "print(evaluate(model))", "y = model(torch.ones(2).cuda())"])

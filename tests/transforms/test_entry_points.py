@@ -140,3 +140,33 @@ def test_options_that_ask_for_a_rank_move_with_all_that_reads_them() -> None:
 def test_what_comes_behind_the_last_statement_moves_with_it() -> None:
     code = IMPORTS + 'dist.init_process_group("nccl")\nmodel = DDP(torch.nn.Linear(2, 2).cuda())\n'
     assert "    xm.broadcast_master_param(model)\n\n\nif __name__" in migrate(code).code
+
+
+SETTINGS = """\
+device = "cuda"
+lr = 0.1
+names = [k for k in globals() if not k.startswith("_")]
+exec(open("settings.py").read())
+"""
+JOINS = 'rank = int(os.environ.get("RANK", -1))\nif rank != -1:\n    dist.init_process_group("nccl")\n'
+
+
+def test_settings_among_the_global_names_stay_outside_with_the_name_of_the_device() -> None:
+    code = f"{IMPORTS}\n{SETTINGS}\n{JOINS}model = torch.nn.Linear(2, 2).to(device)\nprint(lr)\n"
+    text = migrate(code).code
+    head, _, body = text.partition("def _mp_fn(index):\n")
+    assert SETTINGS.replace('"cuda"', '"xla"') in head
+    assert "    model = torch.nn.Linear(2, 2).to(device)\n" in body
+    assert "XLA163" not in [rule for rule, _ in findings(code)]
+
+
+def test_what_a_function_puts_on_the_device_is_made_in_the_processes() -> None:
+    made = "\n\ndef make():\n    return torch.nn.Linear(2, 2).to(device)\n\n\nmodel = make()\n"
+    guard = 'if __name__ == "__main__":\n    print(model)\n'
+    body = migrate(f"{IMPORTS}\n{SETTINGS}{made}{JOINS}{guard}").code.partition("def _mp_fn(index):\n")[2]
+    assert "    model = make()\n" in body
+
+
+def test_settings_that_need_the_rank_cannot_stay_outside() -> None:
+    code = f"{IMPORTS}\n{JOINS}{SETTINGS}model = torch.nn.Linear(2, 2).to(device)\n"
+    assert "XLA163" in [rule for rule, _ in findings(code)]

@@ -161,3 +161,27 @@ def test_a_device_count_says_that_there_are_several() -> None:
     assert context.roles.fold(expression(context, "torch.cuda.device_count() > 1")) is True
     alone = context_of("import torch\nif torch.cuda.device_count() > 1:\n    pass\n")
     assert alone.roles.fold(expression(alone, "torch.cuda.device_count() > 1")) is False
+
+
+@pytest.mark.parametrize(
+    ("test", "value"),
+    [
+        ("!= -1", True), ("== -1", False), (">= 0", True), ("< 0", False), ("> -1", True), ("== 0", None),
+        ("> 0", None),
+    ],
+)
+def test_a_launchers_process_has_a_number(test: str, value: bool | None) -> None:
+    asked = f'int(os.environ.get("RANK", -1)) {test}'
+    context = context_of(launched(f"if {asked}:", "    pass"))
+    assert context.roles.fold(expression(context, asked)) is value
+
+
+def test_a_single_process_is_no_master_that_replicas_could_be() -> None:
+    code = launched(
+        'several = int(os.environ.get("RANK", -1)) != -1', "if several:", "    master = dist.get_rank() == 0",
+        "else:", "    master = True", "print(master)",
+    )  # fmt: skip
+    context = context_of(code)
+    found = context.replicas.master(expression(context, "master", -1))
+    assert found is not None
+    assert found.only

@@ -10,6 +10,7 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.edits import apply
+from xla_transforms.loops import Effect
 from xla_transforms.loops.reads import spans_lines
 from xla_transforms.plan import Planned, Render
 from xla_transforms.render import Renderer
@@ -52,6 +53,16 @@ class Guards:
         """Whether a condition is answered by each replica for itself."""
         decisions = self.context.replicas.decisions
         return decisions.differs(test) or decisions.of_master(test) or decisions.of_rank(test)
+
+    def pending(self, place: cst.CSTNode) -> bool:
+        """Whether a step waits for its barrier where the master goes on alone."""
+        loops = self.context.loops
+        loop = loops.of(place)
+        return loop is not None and bool(loop.effect & Effect.STEP) and loops.pending(loop, place)
+
+    def fenceable(self, master: Master) -> bool:
+        """Whether a barrier of all replicas can stand above a guard: they answer alike what else it asks."""
+        return not any(self.differs(part) or self.alone.calm.disturbs(part) for part in master.rest)
 
     def around(self, node: cst.CSTNode) -> list[Region]:
         """The guards of the master around a node, innermost first."""

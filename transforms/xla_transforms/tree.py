@@ -119,6 +119,10 @@ def string_value(node: cst.CSTNode | None) -> str | None:
 
 
 def number_value(node: cst.CSTNode | None) -> int | float | None:
+    """The number that a literal is, with a minus before it too; ``None`` for what is no literal."""
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = number_value(node.expression)
+        return -inner if inner is not None else None
     if isinstance(node, cst.Integer):
         return int(node.value, 0)
     return float(node.value) if isinstance(node, cst.Float) else None

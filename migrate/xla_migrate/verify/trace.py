@@ -137,13 +137,14 @@ class HostRead:
 
 @dataclass(frozen=True)
 class Collective:
-    """A cross-replica call: its name, the number of elements, the line of the script, and the
-    number of optimizer steps before it."""
+    """A cross-replica call: its name, the number of elements, the line of the script, the number of
+    optimizer steps before it, and whether the one before had not been executed yet."""
 
     name: str
     elements: int
     where: str
     steps: int
+    pending: bool = False
 
 
 @dataclass(frozen=True)

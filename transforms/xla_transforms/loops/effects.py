@@ -30,6 +30,9 @@ class Effect(Flag):
     OTHER = auto()  # zero_grad, scaler and clipping calls: work that belongs to a step
 
 
+_ASKED = frozenset(
+    {"parameters", "named_parameters", "buffers", "numel", "size", "dim", "format", "items", "keys", "values"}
+)
 _WITHOUT_GRADIENT = frozenset({"torch.no_grad", "torch.inference_mode"})
 
 
@@ -78,9 +81,22 @@ class Effects:
             elif item.kind is Kind.FUNCTION and item.node is not None:
                 if not self._method_of_model(item.node):
                     found |= self.of_function(item.node)
-                elif item.detail == "bound":
-                    found |= Effect.FORWARD if not self._inside_model(call) else Effect.NONE
+                elif item.detail == "bound" and not self._inside_model(call):
+                    found |= Effect.FORWARD if self._computes(item.node) else Effect.NONE
         return found
+
+    def _computes(self, function: cst.CSTNode) -> bool:
+        """Whether a model's method may compute with its layers: any call that does not only ask about it."""
+        body = function.body if isinstance(function, cst.FunctionDef) else function
+        with self.roles.guarded(("computes", function)) as free:
+            return free and not all(map(self._only_asks, self.calls(body)))
+
+    def _only_asks(self, call: cst.Call) -> bool:
+        """Whether a call counts, lists or prints: of a model only what its parameters are."""
+        if method(call) in _ASKED or self.roles.path(call.func).startswith(("builtins.", "math.", "time.")):
+            return True
+        known = [f for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION and f.node is not None]
+        return bool(known) and not any(self._computes(f.node) for f in known if f.node is not None)
 
     def _method_of_model(self, function: cst.CSTNode) -> bool:
         owner = self.roles.index(function).class_of(function)

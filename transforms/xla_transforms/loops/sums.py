@@ -140,8 +140,9 @@ class Sums:
                 return "float"
             kinds = {self.kind_of(node.left, depth), self.kind_of(node.right, depth)}
             return "float" if "float" in kinds else "" if "" in kinds else "int"
-        if number_value(node) is not None:
-            return "float" if isinstance(node, cst.Float) else "int"
+        number = number_value(node)
+        if number is not None:
+            return "float" if isinstance(number, float) else "int"
         tensor = self.value_read(node)
         if tensor is not None and isinstance(node, cst.Call):
             cast = self.roles.path(node.func).removeprefix("builtins.")

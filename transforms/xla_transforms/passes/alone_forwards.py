@@ -1,4 +1,4 @@
-"""Models that the master alone runs in the middle of a step: before it does, all replicas end the step.
+"""What the master alone computes or saves in the middle of a step: before it does, all replicas end the step.
 
 The step is pending then, its reduction with it. Run together with the master's own work it would be another
 program than on the other replicas, and the reductions would not meet.
@@ -23,13 +23,13 @@ from xla_transforms.tree import LOOPS, body_of, walk
 FENCED = Rule(
     "XLA604",
     "step-before-alone",
-    "All replicas end the step before the master alone runs a model.",
+    "All replicas end the step before the master alone runs a model, or saves one.",
     "A graph that holds a reduction and what one replica alone computes meets no other (pytorch/xla#1795).",
 )
 UNFENCED = Rule(
     "XLA605",
     "alone-in-a-step",
-    "The master alone runs a model in the middle of a step.",
+    "The master alone runs or saves a model in the middle of a step.",
     "The step's reduction would be in a graph that no other replica has: they wait for each other "
     "(pytorch/xla#1795).",
     Severity.WARNING,
@@ -42,8 +42,9 @@ def run(context: Context) -> None:
     if not context.distributed or context.already_xla:
         return
     guards = Guards(context)
+    kept = {region.node for region in guards.saving if region.obstacle and not context.target.save_waits}
     for guard, master in context.replicas.alone.of_module(context.index):
-        if any(_runs(context, part) for part in _stays(context, guards, guard, master)):
+        if guard in kept or any(_runs(context, part) for part in _stays(context, guards, guard, master)):
             _fence(context, guards, guard, master)
     for call, _ in context.reached:
         if _leaves_then_runs(context, call) and not any(True for _ in context.replicas.alone.guards(call)):
@@ -99,13 +100,10 @@ def _ends(statement: cst.If) -> bool:
 
 
 def _fence(context: Context, guards: Guards, place: cst.CSTNode | None, master: Master) -> None:
-    loop = context.loops.of(place) if place is not None else None
-    if place is None or loop is None or not loop.effect & Effect.STEP:
+    if place is None or not guards.pending(place):
         return
-    if not context.loops.pending(loop, place):
-        return
-    if any(map(guards.differs, master.rest)) or any(map(context.replicas.alone.calm.disturbs, master.rest)):
-        message = "the master alone runs a model here, while the step before is pending on all replicas"
+    if not guards.fenceable(master):
+        message = "the master goes on alone here, while the step before is pending on all replicas"
         advice = f"write {context.target.sync.shown()} above, where all replicas come"
         context.plan.report(UNFENCED, place, message, advice)
         return

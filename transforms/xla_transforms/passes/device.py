@@ -85,9 +85,14 @@ def _constructor(context: Context, call: cst.Call) -> None:
 
 def _device(context: Context, node: cst.CSTNode, change: Planned) -> str:
     """The device; its mere name where there are no processes yet, since that does not touch the runtime."""
-    if context.distributed and context.replicas.starts.before(node):
+    if _early(context, node):
         return f'{change.use("torch")}.device("{context.target.device_type}")'
     return change.spell(context.target.device)
+
+
+def _early(context: Context, node: cst.CSTNode) -> bool:
+    """Whether a node runs before there are processes, when nothing may ask the runtime for its device."""
+    return context.distributed and context.replicas.starts.before(node)
 
 
 def _alone(context: Context, node: cst.CSTNode) -> bool:
@@ -147,6 +152,8 @@ def _word(context: Context, word: cst.BaseExpression, uses: Uses) -> None:
     change = context.plan.change(WORD, word, "the CUDA device becomes the XLA device")
     if found == {Use.LOADED}:
         change.replace(word, _quoted(context, word, "cpu"))
+    elif _early(context, word):
+        change.replace(word, _quoted(context, word, context.target.device_type))
     elif Use.TEXT not in found and Use.PLACE in found and _handed_on(context, word):
         change.replace(word, device_here(context, word, change))
     elif not found & {Use.TEXT, Use.UNKNOWN} and _only_cuda(context, word):

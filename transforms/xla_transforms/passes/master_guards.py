@@ -111,7 +111,7 @@ def _open(context: Context, guards: Guards, hoists: _Hoisting) -> set[cst.CSTNod
     """Open the guards of saves and step closures; gives the guards whose blocks are seen to."""
     for region in guards.saving:
         if region.obstacle:
-            _report(context, region)
+            _report(context, guards, region)
         elif region.block or region.leaves or region.node in context.replicas.alone.masters:
             with context.plan.together("saves", region.node):
                 hoists.of_runs(region)
@@ -130,10 +130,16 @@ def _open(context: Context, guards: Guards, hoists: _Hoisting) -> set[cst.CSTNod
     return {region.node for region in (*guards.saving, *guards.logging)}
 
 
-def _report(context: Context, region: Region) -> None:
-    if isinstance(region.node, cst.If):  # a function's is told at the guards of those who call it
-        message = f"the other replicas do not reach the save in it: {region.obstacle}"
+def _report(context: Context, guards: Guards, region: Region) -> None:
+    if not isinstance(region.node, cst.If):  # a function's is told at the guards of those who call it
+        return
+    message = f"the other replicas do not reach the save in it: {region.obstacle}"
+    stuck = guards.pending(region.node) and not guards.fenceable(region.master)
+    if context.target.save_waits or stuck:
         context.plan.report(GUARDED, region.node, message, _SAVE_ADVICE)
+    else:
+        advice = "no step is pending there, so the master may save alone"
+        context.plan.report(GUARDED, region.node, message, advice, severity=Severity.INFO)
 
 
 def _decide(context: Context, guards: Guards, region: Region) -> None:

@@ -44,7 +44,7 @@ def numbered(roles: Roles, index: ModuleIndex) -> list[tuple[cst.CSTNode, int]]:
     for call in index.all(cst.Call):
         assert isinstance(call, cst.Call)
         given = number_value(_number_given(roles, call))
-        if isinstance(given, int):
+        if isinstance(given, int) and given >= 0:
             found.append((call, given))
     return found
 

@@ -115,9 +115,6 @@ def _values(node: cst.BaseExpression) -> set[int | float] | None:
     if isinstance(node, (cst.Tuple, cst.List, cst.Set)):
         each = [_values(e.value) for e in node.elements]
         return None if None in each else {v for one in each for v in one or ()}
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        inner = number_value(node.expression)
-        return {-inner} if inner is not None else None
     value = number_value(node)
     return {value} if value is not None else None
 

@@ -15,7 +15,7 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.fold import FALSE_ON_CUDA, TRUE_ON_CUDA
 from xla_transforms.roles.ranks import COUNTS, PLACES, SIZES, is_option
 from xla_transforms.scopes import How, ModuleIndex
-from xla_transforms.tree import body_of, is_main_guard, method, receiver, string_value, walk
+from xla_transforms.tree import body_of, is_main_guard, method, receiver, string_value, value_of, walk
 
 _DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
 _IMPORTS = (cst.Import, cst.ImportFrom)
@@ -38,17 +38,27 @@ _BY_SCOPE = frozenset(f"builtins.{name}" for name in ("exec", "eval", "globals",
 class Layout:
     """What of one script moves into the function that every process runs, in the script's order.
 
-    ``guard`` is its main guard, whose block moves in any case; with none all that trains does.
+    ``guard`` is its main guard, whose block moves in any case; with none all that trains does. With
+    ``names_stay`` a mere name of the device is left outside, which touches nothing.
     """
 
-    def __init__(self, roles: Roles, index: ModuleIndex, guard: cst.If | None) -> None:
-        self.roles, self.index, self.guard = roles, index, guard
+    def __init__(
+        self, roles: Roles, index: ModuleIndex, guard: cst.If | None, *, names_stay: bool = False
+    ) -> None:
+        self.roles, self.index, self.guard, self.names_stay = roles, index, guard, names_stay
         self.moved: list[cst.CSTNode] = []
         self._names: set[str] = set()  # bound by what moves
         self._used: set[str] = set()  # read by it
         for statement in index.source.module.body:
             if statement is not guard and self._moves(statement):
                 self._move(statement)
+
+    @staticmethod
+    def of(roles: Roles, index: ModuleIndex, guard: cst.If | None) -> Layout:
+        """The layout of a script: what works on its global names stays outside, if it can at all."""
+        first = Layout(roles, index, guard)
+        second = Layout(roles, index, guard, names_stay=True) if first.obstacle else first
+        return first if second.obstacle else second
 
     @property
     def obstacle(self) -> str:
@@ -120,8 +130,8 @@ class Layout:
     def _is_process(self, node: cst.CSTNode) -> bool:
         if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
             text = string_value(node) if isinstance(node, cst.SimpleString) else node.value
-            return (text or "").partition(":")[0] == "cuda"
-        if isinstance(node, cst.Call) and method(node) == "cuda":
+            return (text or "").partition(":")[0] == "cuda" and not self.names_stay
+        if isinstance(node, cst.Call) and (method(node) == "cuda" or self._placed(node)):
             return True
         if isinstance(node, (cst.Call, cst.Subscript)) and asks_launcher(self.roles, node):
             return True
@@ -133,6 +143,11 @@ class Layout:
         if path.startswith("torch.utils.data.") and path.endswith(_PARTING):
             return True
         return path in COUNTS or path.startswith(("torch.cuda.", "torch.distributed.", "torch.accelerator."))
+
+    def _placed(self, call: cst.Call) -> bool:
+        """Whether a call puts something on the device that a variable names."""
+        place = value_of(call, "device", 0 if method(call) == "to" else None)
+        return place is not None and "cuda" in self.roles.places(place)
 
     def _plain(self, statement: cst.CSTNode) -> bool:
         """Whether running a statement in the starting process too makes no difference."""

@@ -288,7 +288,15 @@ class Starts:
         around = {node, *self.roles.index(node).ancestors(node)}
         if any(part in around for entry in self.entries for part in entry.parts):
             return False
-        return not self._imported_late(self.roles.index(node))
+        module = self.roles.index(node)
+        return not self._alone(module) and not self._imported_late(module)
+
+    def _alone(self, module: ModuleIndex) -> bool:
+        """Whether a module is a script beside those that start processes: none are started behind its top."""
+        if self.roles.program.imported(module.name):
+            return False
+        starting = [entry.index for entry in self.entries]
+        return module not in (*starting, *(self.roles.index(one.call) for one in self.launches))
 
     def _imported_late(self, module: ModuleIndex) -> bool:
         """Whether a module that asks for a rank is imported by the processes alone."""
@@ -323,7 +331,7 @@ class Starts:
         found = []
         for index in filter(self._trains, self.roles.program.modules.values()):
             guard = main_guard(index)
-            entry = Entry(guard, index, Layout(self.roles, index, guard))
+            entry = Entry(guard, index, Layout.of(self.roles, index, guard))
             if self.spawns(entry):
                 found += [entry] if self.outside else []
             elif self._runs(entry):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from xla_transforms.roles.ranks import COUNTS, variable
+from xla_transforms.roles.ranks import COUNTS, is_rank, variable
 from xla_transforms.scopes import How
 from xla_transforms.tree import number_value, same, string_value, walk
 
@@ -150,11 +150,8 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
     if compare is None:
         return None
     number = number_value(target.comparator)
-    if number is not None and isinstance(node.left, (cst.Call, cst.Name)):
-        if not counts_devices(roles, node.left):
-            return None
-        counts = (2, max(2, number), max(2, number) + 1) if roles.replicated else (1,)
-        values = {bool(compare(count, number)) for count in counts}
+    if number is not None:
+        values = {bool(compare(value, number)) for value in _values(roles, node.left, number)}
         return values.pop() if len(values) == 1 else None
     kind = (string_value(target.comparator) or "").split(":")[0]
     if kind not in DEVICE_TYPES or not isinstance(target.operator, (cst.Equal, cst.NotEqual)):
@@ -164,6 +161,13 @@ def _comparison(roles: Roles, node: cst.Comparison) -> bool | None:
         equal = kind == "cuda" and places == {"cuda"}
         return equal is isinstance(target.operator, cst.Equal)
     return None
+
+
+def _values(roles: Roles, node: cst.BaseExpression, number: float) -> tuple[float, ...]:
+    """Values that an expression may have, those among them that decide how it compares with a number."""
+    if isinstance(node, (cst.Call, cst.Name)) and counts_devices(roles, node):
+        return (2, max(2, number), max(2, number) + 1) if roles.replicated else (1,)
+    return (0, max(0, number), max(0, number) + 1) if roles.replicated and is_rank(roles, node) else ()
 
 
 def counts_devices(roles: Roles, node: cst.CSTNode) -> bool:

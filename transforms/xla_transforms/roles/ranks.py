@@ -76,6 +76,12 @@ def key_of(roles: Roles, node: cst.CSTNode) -> cst.BaseExpression | None:
     return index.value if isinstance(index, cst.Index) and roles.path(node.value) == "os.environ" else None
 
 
+def is_rank(roles: Roles, node: cst.CSTNode) -> bool:
+    """Whether an expression is the number of a process in any case: 0 or more."""
+    found = roles.facts(node)
+    return bool(found) and all(f.kind is Kind.NUMBER and f.detail in PLACES for f in found)
+
+
 def is_option(roles: Roles, node: cst.CSTNode) -> bool:
     """Whether an expression reads ``args.local_rank``, which a launcher gave on the command line."""
     if not isinstance(node, cst.Attribute) or node.attr.value != OPTION:

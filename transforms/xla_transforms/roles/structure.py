@@ -94,7 +94,7 @@ def subscript(roles: Roles, node: cst.Subscript) -> Facts:
     step: int | str = "*"
     if isinstance(first, cst.Index):
         text, number = string_value(first.value), number_value(first.value)
-        step = text if text is not None else number if isinstance(number, int) else "*"
+        step = text if text is not None else number if isinstance(number, int) and number >= 0 else "*"
     return at(roles, base, (step,))
 
 

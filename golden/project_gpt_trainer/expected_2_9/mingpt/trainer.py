@@ -78,9 +78,9 @@ class Trainer:
             xm.reduce_gradients(self.optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_norm_clip)
             self.optimizer.step()
+            torch_xla.sync()
 
             self.trigger_callbacks("on_batch_end")
-            torch_xla.sync()
             self.iter_num += 1
             tnow = time.time()
             self.iter_dt = tnow - self.iter_time
