@@ -137,6 +137,15 @@ def test_the_compiler_in_the_estimator_for_pytorch() -> None:
 
 
 @containers
+def test_the_compiler_of_a_second_estimator_has_a_name_of_its_own() -> None:
+    second = 'PyTorch(entry_point="t.py", instance_type="ml.g5.xlarge", instance_count=1, '
+    second += 'framework_version="1.13")\n'
+    written = migrate("from sagemaker.pytorch import PyTorch\n" + compiled("")[1] + second, *JOBS).code
+    assert "from sagemaker.pytorch import TrainingCompilerConfig as xla_TrainingCompilerConfig\n" in written
+    assert "compiler_config=xla_TrainingCompilerConfig())" in written
+
+
+@containers
 def test_a_job_on_several_gpus_is_distributed() -> None:
     before, _ = compiled("", instance="ml.p3.8xlarge")
     more = ', compiler_config=TrainingCompilerConfig(), distribution={"pytorchxla": {"enabled": True}}'
