@@ -6,6 +6,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms import lightning
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases
@@ -85,10 +86,16 @@ class Frameworks:
         return [c for c in mine if any(_of_transformers(b, _ARGUMENTS) for b in bases(self.roles, c))]
 
     @cached_property
+    def lightning(self) -> list[cst.Call]:
+        """Every call that makes Lightning's Trainer or Fabric."""
+        return lightning.trainers(self.roles)
+
+    @cached_property
     def prepares(self) -> bool:
-        """Whether Accelerate prepares what the program's loops use: they then do what XLA needs."""
+        """Whether Accelerate or Fabric prepares what the program's loops use: they then do what XLA needs."""
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
-        return any(self.roles.path(call.func) in ACCELERATORS for call in calls)
+        fabric = any(self.roles.path(call.func).endswith(".Fabric") for call in self.lightning)
+        return fabric or any(self.roles.path(call.func) in ACCELERATORS for call in calls)
 
     def alone(self, node: cst.CSTNode) -> bool:
         """Whether a condition around a node asks Accelerate or Trainer for their main process."""
