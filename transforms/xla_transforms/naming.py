@@ -161,7 +161,7 @@ class Uses:
         keyword = arg.keyword.value if arg.keyword else ""
         if name == "add_argument":
             return Use.OPTION
-        if name in _TEXT_METHODS or makes(path):
+        if name in _TEXT_METHODS or makes(path) or (keyword == "device_map" and name == "from_pretrained"):
             return Use.OTHER
         if keyword == "device_type" or path.split(".")[-1] in _AMP:
             return Use.OTHER if is_word(arg.value) else Use.TEXT
