@@ -228,4 +228,5 @@ WITHOUT_CUDA: tuple[ModuleType, ...] = (
     trainer_entry,
     sagemaker_jobs,
     gpu_numbers,
+    gpu_tools,
 )
