@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from xla_migrate.notebooks import is_notebook
 from xla_migrate.notebooks.commands import shell_lines
+from xla_migrate.yaml_commands import commands
 from xla_transforms.findings import Finding, Rule, Safety, Severity, Span
 
 COMMAND = Rule(
@@ -43,7 +44,6 @@ _NAMES = re.compile(
     re.IGNORECASE,
 )
 _INSTRUCTION = re.compile(r"(?:CMD|ENTRYPOINT|RUN|ENV)\s+", re.IGNORECASE)
-_KEY = re.compile(r"-?\s*[\w.-]+:\s+")  # of a mapping in YAML
 _SEPARATOR = re.compile(r"&&|\|\||[;|]|(?<!>)&(?!>)")  # and not the & of 2>&1
 _PYTHON = re.compile(r"python[\d.]*")
 _ASSIGNED = re.compile(r"\w+=")
@@ -53,10 +53,12 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate launch",
 }
 _MPI = ("mpirun", "mpiexec")
-_STARTERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "horovodrun", *_MPI)
+_STARTERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "horovodrun", "srun", *_MPI)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _HINTS = (*_STARTERS, _VISIBLE)
 _SCRIPT = re.compile(r"\.py\b|\s-m\s")
+_SLURM = re.compile(r"^#SBATCH\s(.*)", re.MULTILINE)
+_TASKS = re.compile(r"(?<!\S)(?:-n ?|--ntasks(?:-per-(?:node|gpu))?[= ]|--tasks-per-node[= ])(\S+)")
 _CHIPS = "leave it out; PJRT_DEVICE chooses the kind of device, on TPUs TPU_VISIBLE_CHIPS the chips"
 _COMMENT = re.compile(r"\s#[^'\"]*$")
 _SPAWNS = "(torch_xla.launch in the script starts one process a device; PJRT_DEVICE chooses the device)"
@@ -80,7 +82,8 @@ def examine(path: str, data: bytes) -> tuple[Finding, ...]:
     if not any(hint in text for hint in _HINTS):
         return ()
     lines = starmap(_Line, shell_lines(data)) if is_notebook(path) else _logical_lines(text)
-    if path.lower().endswith((".yml", ".yaml")):  # which may only speak of launchers
+    if path.lower().endswith((".yml", ".yaml")):
+        lines = starmap(_Line, commands(text))  # of which many only speak of launchers
         lines = (line for line in lines if _VISIBLE in line.text or _SCRIPT.search(line.text))
     found = [finding for line in lines for finding in _of_line(text, line)]
     return tuple(dict.fromkeys(found))
@@ -110,8 +113,6 @@ def _logical_lines(text: str, offset: int = 0) -> Iterator[_Line]:
 def _of_line(text: str, line: _Line) -> Iterator[Finding]:
     instruction = _INSTRUCTION.match(line.text)
     written = line.text[instruction.end() :] if instruction else line.text
-    if not instruction and (key := _KEY.match(written)):
-        written = written[key.end() :]
     if written.startswith("["):
         try:
             written = shlex.join(map(str, json.loads(written)))
@@ -126,6 +127,9 @@ def _of_command(text: str, line: _Line, command: str) -> Iterator[Finding]:
     if any(word.startswith(f"{_VISIBLE}=") for word in words) or words[:1] == [_VISIBLE]:
         yield _finding(VISIBLE, text, line, "CUDA_VISIBLE_DEVICES chooses nothing on XLA", _CHIPS)
     launcher, rest = _launcher(words)
+    if not launcher and _several_tasks(text, words):
+        advice = f"give each host one task, --ntasks-per-node=1 {_SPAWNS}"
+        yield _finding(COMMAND, text, line, "srun starts one process a task", advice)
     if launcher and not (launcher == "accelerate launch" and "--tpu" in rest):
         advice = f"use: {_instead(launcher, command, rest)}"
         yield _finding(COMMAND, text, line, f"{launcher} starts processes for CUDA", advice)
@@ -157,6 +161,15 @@ def _launcher(words: list[str]) -> tuple[str, list[str]]:
         if word == "-m" and after and after[0] in _MODULES:
             return _MODULES[after[0]], after[1:]
     return "", []
+
+
+def _several_tasks(text: str, words: list[str]) -> bool:
+    """Whether a command starts a script in several tasks of Slurm, as it or the file's head says."""
+    python = next((i for i, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), 0)
+    if not python or os.path.basename(words[0]) != "srun":
+        return False
+    told = _TASKS.findall(" ".join(words[1:python])) or _TASKS.findall("\n".join(_SLURM.findall(text)))
+    return any(number != "1" for number in told)
 
 
 def _instead(launcher: str, command: str, rest: list[str]) -> str:

@@ -110,6 +110,67 @@ def test_commands_of_yaml() -> None:
     assert found(text, "pod.yaml") == [("XLA941", 2), ("XLA941", 4)]
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "instead"),
+    [
+        ("run: >\n  torchrun --nproc_per_node 4\n  train.py --lr 1\nname: x\n", 2, "python train.py --lr 1"),
+        ("- run: >-\n    torchrun\n    train.py\n", 2, "python train.py"),
+        ("run: torchrun --nproc_per_node 4\n  train.py\nnext: 1\n", 1, "python train.py"),
+        ("run: |\n  cd src\n  torchrun train.py --lr 1\n", 3, "python train.py --lr 1"),
+        ("run: |\n  torchrun \\\n    train.py\n  echo\n", 2, "python train.py"),
+        ("command:\n  - torchrun\n  - --nproc_per_node=4\n  - train.py\n", 2, "python train.py"),
+        ("command:\n- bash\n- -c\n- torchrun train.py\n", 2, "python train.py"),
+        ("command: [torchrun, 'train.py']\n", 1, "python train.py"),
+        ('command: ["torchrun"]\nargs: ["train.py", "--lr", "1"]\n', 1, "python train.py --lr 1"),
+        ("command:\n  - torchrun\nargs:\n  - train.py\n", 2, "python train.py"),
+        ("script:\n  - make\n  - torchrun train.py\n", 3, "python train.py"),
+        ("a:\n  # how it starts\n  - run: 'torchrun train.py'\n", 3, "python train.py"),
+    ],
+)
+def test_commands_of_yaml_over_several_lines(text: str, line: int, instead: str) -> None:
+    (finding,) = examine("job.yaml", text.encode())
+    assert (finding.span.line, finding.advice) == (line, f"use: {instead}{XLA}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "about: >\n  torchrun is what\n  starts it\n",
+        "pip:\n  - torch\n  - accelerate\n  - deepspeed\n",
+        "command:\n  - python\n  - train.py\n",
+    ],
+)
+def test_other_texts_of_yaml(text: str) -> None:
+    assert found(text, "job.yml") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "srun python train.py\n",
+        "#SBATCH --ntasks-per-node=1\n#SBATCH --nodes=4\nsrun python train.py\n",
+        "srun -n 1 python train.py -n 5\n",
+        "#SBATCH --ntasks=8\nsrun hostname\npython train.py\n",
+        "#SBATCH -n 8\nsrun --ntasks-per-node=1 python train.py\n",
+    ],
+)
+def test_a_task_on_each_host_is_fine(text: str) -> None:
+    assert found(text, "job.slurm") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#SBATCH --ntasks-per-node=4\nsrun python train.py\n",
+        "#SBATCH -n 8\nsrun --gres=gpu:8 python3 -u train.py\n",
+        "\nsrun -n4 python train.py\n",
+        "\nsrun --ntasks $N --gpus-per-task 1 .venv/bin/python -m pkg.train\n",
+    ],
+)
+def test_a_task_for_each_gpu_is_named(text: str) -> None:
+    assert found(text, "job.slurm") == [("XLA941", 2)]
+
+
 def test_lines_of_notebooks() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["!torchrun in.py\n"]},

@@ -51,10 +51,17 @@ STREAM = "torch.cuda.stream(torch.cuda.current_stream())"
     [
         (f"{CHOICE}, model.no_sync(), timer()", "timer()"),
         (f"timer(), model.no_sync(), {STREAM}", "timer()"),
-        (f"{STREAM}, model.no_sync(), {CHOICE}", "contextlib.nullcontext()"),
+        (f"{CHOICE}, timer(), {STREAM}, model.no_sync()", "timer()"),
     ],
 )
 def test_neighbours_that_go_for_other_reasons(items: str, left: str) -> None:
     before = "import contextlib\nnet, opt, i, loss = make()\n"
     outcome = migrate(launched(*WRAPPED, f"with {items}:", "    loss.backward()", before=before))
     assert f"    with {left}:\n        loss.backward()\n" in outcome.code
+
+
+@pytest.mark.parametrize("items", [f"{STREAM}, model.no_sync(), {CHOICE}", f"model.no_sync(), {CHOICE}"])
+def test_items_that_all_go_for_different_reasons_take_the_statement_along(items: str) -> None:
+    before = "import contextlib\nnet, opt, i, loss = make()\n"
+    outcome = migrate(launched(*WRAPPED, f"with {items}:", "    loss.backward()", before=before))
+    assert "    last = i % 2 == 1\n    loss.backward()\n" in outcome.code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import check_noop, findings, migrate
+from helpers import check_noop, check_transformed, findings, migrate, run_only
 
 from xla_transforms.engine import migrate_program
 
@@ -117,14 +117,18 @@ def test_files_beside_an_engine_are_left_with_it() -> None:
 @pytest.mark.parametrize(
     "argument",
     ['strategy="ddp"', "strategy=DDPStrategy()", "precision=16", 'precision="16-mixed"',
-     "devices=torch.cuda.device_count()", "sync_batchnorm=True"],
+     "sync_batchnorm=True"],
 )  # fmt: skip
 def test_lightning_that_is_told_what_xla_refuses(argument: str) -> None:
     code = f"import torch\nimport lightning as L\ntrainer = L.Trainer({argument})\n"
     assert findings(code, "frameworks") == [("XLA922", 3)]
 
 
-@pytest.mark.parametrize("argument", ['strategy="auto"', 'precision="16-true"', "sync_batchnorm=False"])
+@pytest.mark.parametrize(
+    "argument",
+    ['strategy="auto"', 'precision="16-true"', "sync_batchnorm=False", "devices=1", "devices=[0]",
+     'devices="auto"', 'accelerator="tpu", devices=4'],
+)  # fmt: skip
 def test_lightning_that_is_told_what_xla_takes(argument: str) -> None:
     assert findings(f"import lightning as L\nL.Trainer({argument})\n", "frameworks") == [("XLA921", 2)]
 
@@ -132,3 +136,62 @@ def test_lightning_that_is_told_what_xla_takes(argument: str) -> None:
 def test_accelerate_that_is_told_float16() -> None:
     code = LOOP.replace("Accelerator()", "Accelerator(mixed_precision='fp16')")
     assert [f.code for f in check_noop(code).findings] == ["XLA921", "XLA922"]
+
+
+@pytest.mark.parametrize(
+    "argument", ["devices=4", "devices=-1", "devices=[0, 1]", 'devices="0,1"', 'precision="bf16"']
+)
+def test_lightning_that_is_told_of_gpus_without_their_name(argument: str) -> None:
+    assert findings(f"import lightning as L\nL.Trainer({argument})\n", "frameworks") == [("XLA922", 2)]
+
+
+def test_all_that_lightning_is_told_is_looked_at_beside_the_accelerator() -> None:
+    told = ("accelerator='gpu'", "precision=16", "strategy='ddp'")
+    code = "import lightning as L\nL.Trainer(\n    " + ",\n    ".join(told) + ")\n"
+    assert findings(code, "frameworks") == [("XLA922", 3), ("XLA922", 4), ("XLA922", 5)]
+
+
+def test_what_lightning_is_told_through_a_variable_and_by_two_stars() -> None:
+    code = "import lightning as L\nkind = 'gpu'\nmore = dict(precision=16)\n"
+    code += "L.Trainer(accelerator=kind, **more)\n"
+    assert findings(code, "frameworks") == [("XLA922", 3), ("XLA922", 4)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "Trainer(accelerator=args.kind)",
+        "Trainer(**args)",
+        "Trainer.from_argparse_args(args)",
+        "cli.LightningCLI(Net)",
+    ],
+)
+def test_lightning_that_is_told_from_outside(made: str) -> None:
+    outcome = check_noop(f"import pytorch_lightning as pl\npl.{made}\n", "frameworks")
+    assert [(f.code, f.severity.label) for f in outcome.findings] == [("XLA922", "info")]
+
+
+COUNTING = "import torch\nimport lightning as L\n{0}\nL.Trainer(devices={1})\n"
+COUNT = "torch.cuda.device_count()"
+
+
+@pytest.mark.parametrize("devices", [COUNT, f"{COUNT} if torch.cuda.is_available() else 1"])
+def test_lightning_counts_the_devices_itself(devices: str) -> None:
+    check_transformed(COUNTING.format("", devices), COUNTING.format("", '"auto"'))
+
+
+def test_a_count_before_lightning_starts_its_processes_is_left() -> None:
+    code = COUNTING.format(f"lr = 0.1 * {COUNT}", 1)
+    assert COUNT in run_only(code)
+    assert ("XLA922", 3) in findings(code)
+
+
+def test_a_count_for_another_trainer_is_asked_of_the_runtime() -> None:
+    code = COUNTING.replace("lightning as L", "ours as L").format("", COUNT)
+    assert "devices=xr.world_size()" in run_only(code)
+
+
+def test_loops_around_fabric_stay_as_they_are() -> None:
+    code = LOOP.replace("from accelerate import Accelerator", "import lightning as L")
+    code = code.replace("Accelerator()", "L.Fabric(accelerator='cuda')").replace(".prepare(", ".setup(")
+    assert [f.code for f in check_noop(code).findings] == ["XLA922"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from helpers import findings, migrate
 
+from xla_transforms.settings import Settings
+
 HEAD = "import os, subprocess, sys, torch\nmodel = torch.nn.Linear(4, 2).cuda()\n"
 
 
@@ -14,6 +16,8 @@ HEAD = "import os, subprocess, sys, torch\nmodel = torch.nn.Linear(4, 2).cuda()\
         "print(torch.version.cuda, torch.backends.cudnn.version())",
         "known = torch.version.cuda is None",
         'os.system("echo torchrun.txt nvidia-smi.log")',
+        'subprocess.run(["pip", "install", "accelerate"])',
+        'os.system("accelerate launch --tpu train.py")',
         'subprocess.run(["git", "status"])',
         'print("nvidia-smi", "torchrun train.py")',
         'os.environ["OMP_NUM_THREADS"] = "1"',
@@ -62,3 +66,27 @@ def test_a_variable_that_has_to_be_there_is_graver_than_one_that_may_be() -> Non
 def test_a_variable_that_goes_is_not_told_twice() -> None:
     code = HEAD + 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
     assert [one.code for one in migrate(code).findings] == ["XLA208"]
+
+
+STARTS = [
+    'os.system("torchrun --nproc_per_node=4 train.py")',
+    'command = ["torchrun", "train.py"]\nsubprocess.run(command)',
+    'subprocess.run([sys.executable, "-m", "torch.distributed.run", "train.py"])',
+    'subprocess.run(["accelerate", "launch", "train.py"])',
+]
+
+
+@pytest.mark.parametrize("line", STARTS)
+def test_a_script_that_only_starts_training_is_looked_at(line: str) -> None:
+    code = f"import os, subprocess, sys\n{line}\n"
+    assert findings(code) == [("XLA209", code.count("\n"))]
+
+
+def test_a_script_that_only_speaks_of_a_launcher_is_left_alone() -> None:
+    assert findings('import os\n# torchrun train.py\nos.system("python train.py")\nprint("torchrun")\n') == []
+
+
+def test_who_starts_the_processes_depends_on_the_target() -> None:
+    code = 'import os\nos.system("torchrun train.py")\n'
+    (found,) = migrate(code, settings=Settings(target="2.1")).findings
+    assert "xmp.spawn" in found.advice

@@ -179,6 +179,12 @@ def test_a_collator_of_the_scripts_own_that_calls_pad() -> None:
     assert found("torch.nn.functional.pad(rows, (0, 4))") == []
 
 
+def test_a_collator_that_joins_the_texts_of_a_batch_is_reported() -> None:
+    line = "from transformers import DataCollatorWithFlattening\nDataCollatorWithFlattening()\n"
+    (reported,) = migrate(HEAD + line, "padding").findings
+    assert (reported.code, reported.severity.label) == ("XLA901", "warning")
+
+
 def test_a_collator_of_language_models_is_mentioned() -> None:
     line = "from transformers import DataCollatorForLanguageModeling as Collator\nCollator(tok, mlm=False)\n"
     (mentioned,) = migrate(HEAD + line, "padding").findings

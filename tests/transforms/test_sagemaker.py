@@ -91,6 +91,36 @@ def test_arguments_that_come_by_two_stars_are_reported() -> None:
     assert plain(job(", **given"), *JOBS, *NUMBERS) == [("XLA931", "error")]
 
 
+GENERIC = """\
+from sagemaker import image_uris
+from sagemaker.estimator import Estimator
+uri = {0}
+Estimator(image_uri=uri, role=role, instance_count=1, instance_type="ml.p3.8xlarge")
+"""
+TRCOMP = '"1.dkr.ecr/huggingface-pytorch-trcomp-training:1.11.0-gpu"'
+
+
+@containers
+def test_an_estimator_of_another_library_is_no_job() -> None:
+    assert plain(GENERIC.format('image_uris.retrieve("xgboost", region)'), *JOBS, *NUMBERS) == []
+
+
+@containers
+@pytest.mark.parametrize("uri", [TRCOMP, 'image_uris.retrieve(framework="pytorch", version="1.13")'])
+def test_an_estimator_that_is_given_a_container_switches_nothing_on(uri: str) -> None:
+    assert plain(GENERIC.format(uri), *JOBS) == [("XLA931", "error")]
+
+
+@containers
+def test_an_estimator_with_the_container_of_the_compiler_is_told_of_its_gpus() -> None:
+    after = GENERIC.replace('8xlarge")', '8xlarge", environment={{"GPU_NUM_DEVICES": "4"}})').format(TRCOMP)
+    check_transformed(GENERIC.format(TRCOMP), after, *JOBS, *NUMBERS)
+
+
+def test_for_other_targets_an_estimator_with_a_container_is_mentioned() -> None:
+    assert plain(GENERIC.format(TRCOMP), *JOBS, *NUMBERS) == [("XLA935", "info")]
+
+
 @containers
 def test_a_job_with_all_of_it_stays() -> None:
     given = ', distribution={"pytorchxla": {"enabled": True}}, environment={"GPU_NUM_DEVICES": "8"}'
@@ -134,6 +164,15 @@ def test_the_compiler_in_the_estimator_for_pytorch() -> None:
 
     after = written(", compiler_config=TrainingCompilerConfig()", CONFIG.format("pytorch"))
     check_transformed(written(""), after, *JOBS)
+
+
+@containers
+def test_the_compiler_of_a_second_estimator_has_a_name_of_its_own() -> None:
+    second = 'PyTorch(entry_point="t.py", instance_type="ml.g5.xlarge", instance_count=1, '
+    second += 'framework_version="1.13")\n'
+    written = migrate("from sagemaker.pytorch import PyTorch\n" + compiled("")[1] + second, *JOBS).code
+    assert "from sagemaker.pytorch import TrainingCompilerConfig as xla_TrainingCompilerConfig\n" in written
+    assert "compiler_config=xla_TrainingCompilerConfig())" in written
 
 
 @containers

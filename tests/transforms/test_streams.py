@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from transforms.helpers import check_noop, check_transformed, findings
+import pytest
+from transforms.helpers import check_noop, check_transformed, findings, migrate
 
 
 def test_wait_of_a_thread_stays() -> None:
@@ -130,3 +131,18 @@ def test_use_of_a_stream_that_is_made_beside_something_else_is_named() -> None:
 def test_a_context_of_a_stream_behind_one_with_a_name_goes_alone() -> None:
     code = 'import torch\n\nwith open("a") as f, torch.cuda.stream(side):\n    print(f)\n'
     check_transformed(code, 'import torch\n\nwith open("a") as f:\n    print(f)\n', "streams")
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ("XLA241", "with torch.cuda.stream(torch.cuda.current_stream())"),
+        ("XLA106", "with torch.cuda.device(0), torch.cuda.stream(None)"),
+    ],
+)
+def test_a_with_statement_of_two_passes_stays_where_one_of_them_is_left_out(rule: str, left: str) -> None:
+    items = "torch.cuda.device(0), torch.cuda.stream(torch.cuda.current_stream())"
+    outcome = migrate(f"import torch\nx = torch.zeros(1).cuda()\nwith {items}:\n    y = x + 1\n")
+    assert outcome.code.endswith(")\ny = x + 1\n")
+    rest = outcome.without({change.id for change in outcome.changes if change.code == rule})
+    assert rest.code.endswith(f"{left}:\n    y = x + 1\n")

@@ -439,3 +439,30 @@ def test_a_guard_on_the_rank_of_torch_goes(test: str) -> None:
 def test_what_is_told_behind_the_arguments(line: str, codes: list[str]) -> None:
     outcome = check_noop(arguments(f"{QUIET}") + f"{line}\nTrainer(net, args)\n", *ARGUMENTS)
     assert [f.code for f in outcome.findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("args.set_optimizer(learning_rate=1e-4)", []),
+        ("args.set_optimizer(name='adamw_torch')", []),
+        ("args.set_optimizer('paged_adamw_8bit')", ["XLA924"]),
+        ("args.set_training(gradient_checkpointing=True)", ["XLA936"]),
+        ("args = args.set_training()\nargs.set_training().set_optimizer(name=chosen)", ["XLA924"]),
+        ("args.set_training(gradient_checkpointing=False)", []),
+        ("other.set_optimizer('paged_adamw_8bit')", []),
+    ],
+)
+def test_what_a_setter_tells_the_arguments(line: str, codes: list[str]) -> None:
+    outcome = check_noop(arguments(QUIET) + f"{line}\nTrainer(net, args)\n", *ARGUMENTS)
+    assert [f.code for f in outcome.findings] == codes
+
+
+def test_the_fused_optimizer_of_a_setter_becomes_that_of_torch_xla() -> None:
+    code = arguments(QUIET.replace("optim=", "seed=")) + "args.set_optimizer(name='{}')\nTrainer(net, args)\n"
+    check_transformed(code.format("adamw_torch_fused"), code.replace("'{}'", '"adamw_torch_xla"'), *ARGUMENTS)
+
+
+def test_batches_and_workers_of_a_setter_are_told() -> None:
+    told = "args = args.set_training()\nargs.set_dataloader(drop_last=True, num_workers=2)\n"
+    assert findings(arguments(', optim="adamw_torch"') + told + "Trainer(net, args)\n", *ARGUMENTS) == []

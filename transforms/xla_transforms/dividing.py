@@ -9,9 +9,19 @@ import re
 from collections.abc import Iterable, Mapping
 
 from xla_transforms.encoding import SourceError, decode
-from xla_transforms.grouping import FRAMEWORK, FRAMEWORKS, GPU, imported, module_name, nearest, packages_of
+from xla_transforms.grouping import (
+    FRAMEWORK,
+    FRAMEWORKS,
+    GPU,
+    LAUNCHER,
+    imported,
+    module_name,
+    nearest,
+    packages_of,
+)
 
 _GPU = re.compile(GPU.pattern.encode(), re.IGNORECASE)
+_LAUNCHER = re.compile(LAUNCHER.encode())
 _FRAMEWORK = re.compile(FRAMEWORK.pattern.encode(), re.MULTILINE)
 # The end of "from" or "import" before a framework's name: what begins with one certain letter is found fast.
 _IMPORTED = re.compile(rf"m(?:port)?[ \t]+(?:{FRAMEWORKS})\b".encode())
@@ -20,6 +30,8 @@ _IMPORTED = re.compile(rf"m(?:port)?[ \t]+(?:{FRAMEWORKS})\b".encode())
 def speaks(data: bytes) -> bool:
     """Whether a file by itself is reason enough to read its program."""
     if b"torch" in data and _GPU.search(data):
+        return True
+    if (b"torch" in data or b"accelerate" in data) and _LAUNCHER.search(data):
         return True
     # most files import no framework anywhere, which is found out in a tenth of the time
     if _IMPORTED.search(data) or b"GPU_NUM_DEVICES" in data:

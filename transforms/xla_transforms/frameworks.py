@@ -6,11 +6,12 @@ from functools import cached_property
 
 import libcst as cst
 
+from xla_transforms import lightning
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.tree import is_main_guard, value_of, walk
+from xla_transforms.tree import is_main_guard, method, receiver, value_of, walk
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer")
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
@@ -23,6 +24,11 @@ _DERIVED: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {
     ("sentence_transformers", _TRAINERS): tuple(f"{kind}Trainer" for kind in _SENTENCES),
     ("sentence_transformers", _ARGUMENTS): tuple(f"{kind}TrainingArguments" for kind in _SENTENCES),
 }
+# What tells TrainingArguments more, and gives them back (transformers v4.57, training_args.py).
+SETTERS = (
+    "set_training", "set_evaluate", "set_testing", "set_save", "set_logging", "set_push_to_hub",
+    "set_optimizer", "set_lr_scheduler", "set_dataloader",
+)  # fmt: skip
 _MAKERS = ("from_pretrained", "from_config")
 # Calls that hand the steps to an engine of CUDA, and what that is called.
 _ENGINES = {
@@ -85,10 +91,16 @@ class Frameworks:
         return [c for c in mine if any(_of_transformers(b, _ARGUMENTS) for b in bases(self.roles, c))]
 
     @cached_property
+    def lightning(self) -> list[cst.Call]:
+        """Every call that makes Lightning's Trainer or Fabric."""
+        return lightning.trainers(self.roles)
+
+    @cached_property
     def prepares(self) -> bool:
-        """Whether Accelerate prepares what the program's loops use: they then do what XLA needs."""
+        """Whether Accelerate or Fabric prepares what the program's loops use: they then do what XLA needs."""
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
-        return any(self.roles.path(call.func) in ACCELERATORS for call in calls)
+        fabric = any(self.roles.path(call.func).endswith(".Fabric") for call in self.lightning)
+        return fabric or any(self.roles.path(call.func) in ACCELERATORS for call in calls)
 
     def alone(self, node: cst.CSTNode) -> bool:
         """Whether a condition around a node asks Accelerate or Trainer for their main process."""
@@ -135,8 +147,20 @@ class Frameworks:
         return self._is_instance(node, _TRAINERS)
 
     def holds_arguments(self, node: cst.CSTNode | None) -> bool:
-        """Whether an expression is an instance of TrainingArguments."""
-        return self._is_instance(node, _ARGUMENTS)
+        """Whether an expression is an instance of TrainingArguments, be it given back by a setter of one."""
+        if isinstance(node, cst.Call) and method(node) in SETTERS:
+            return self.holds_arguments(receiver(node))
+        return self._is_instance(node, _ARGUMENTS) or self._given_back(node)
+
+    def _given_back(self, node: cst.CSTNode | None) -> bool:
+        """Whether a variable holds what a setter gave back: ``args = args.set_optimizer(...)``."""
+        bindings = self.roles.bindings(node) if isinstance(node, cst.Name) else []
+        values = [binding.value for binding in bindings if not binding.path]
+        made = [value for value in values if method(value) in SETTERS]
+        if not made:
+            return False
+        with self.roles.guarded(("arguments", node)) as free:
+            return free and any(map(self.holds_arguments, made))
 
     def _is_instance(self, node: cst.CSTNode | None, names: tuple[str, ...]) -> bool:
         if node is None:

@@ -23,8 +23,10 @@ FRAMEWORKS = (
     "transformers|trl|sentence_transformers|accelerate|lightning|pytorch_lightning|ignite|horovod|fairscale|"
     "deepspeed|sagemaker|smdistributed|colossalai"
 )
+# So does one that starts others by a launcher for CUDA's process groups.
+LAUNCHER = r"\btorchrun\b|\btorch\.distributed\.(?:launch|run)\b|\baccelerate[ \"',]+launch\b"
 FRAMEWORK = re.compile(
-    rf"^[ \t]*(?:from|import)[ \t]+(?:{FRAMEWORKS})\b|GPU_NUM_DEVICES", re.MULTILINE
+    rf"^[ \t]*(?:from|import)[ \t]+(?:{FRAMEWORKS})\b|GPU_NUM_DEVICES|{LAUNCHER}", re.MULTILINE
 )
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]*\(?(?P<names>[^#\n)]*)"

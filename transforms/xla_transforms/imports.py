@@ -47,10 +47,13 @@ class ImportTable:
     def name_of(self, module: str) -> str:
         """The name under which a module is, or will be, known in the file."""
         if module not in self._chosen:
-            alias = ALIASES[module]
-            own = alias if self._replaces(module) else self._free(alias)
-            self._chosen[module] = self._present.get(module) or own
+            self._chosen[module] = self._present.get(module) or self._own(module)
         return self._chosen[module]
+
+    def _own(self, module: str) -> str:
+        """The name that a module's new import gives it."""
+        alias = ALIASES[module]
+        return alias if self._replaces(module) else self._free(alias)
 
     def _replaces(self, module: str) -> bool:
         """Whether the file imports CUDA's thing of this name, whose import line the new one replaces."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,24 +13,29 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.targets.instances import COMPILED_FAMILIES, COMPILED_RELEASES, GPUS
-from xla_transforms.tree import given, number_value, string_value
+from xla_transforms.tree import given, number_value, string_value, value_of
 
 _HOMES = {
     "sagemaker.huggingface.HuggingFace": "huggingface",
     "sagemaker.huggingface.estimator.HuggingFace": "huggingface",
     "sagemaker.pytorch.PyTorch": "pytorch",
     "sagemaker.pytorch.estimator.PyTorch": "pytorch",
+    "sagemaker.estimator.Estimator": "container",
     "sagemaker.modules.train.ModelTrainer": "trainer",
     "sagemaker.modules.train.model_trainer.ModelTrainer": "trainer",
     "sagemaker.train.ModelTrainer": "trainer",
     "sagemaker.train.model_trainer.ModelTrainer": "trainer",
 }
+_OF_TORCH = re.compile("pytorch|huggingface|trcomp", re.IGNORECASE)
 Entry = cst.DictElement
 
 
 @dataclass(eq=False)
 class Job:
-    """A call that describes a training job; ``kind`` is huggingface, pytorch or trainer (ModelTrainer)."""
+    """A call that describes a training job.
+
+    ``kind`` is huggingface, pytorch, trainer (ModelTrainer) or container (an Estimator that is given one).
+    """
 
     roles: Roles
     call: cst.Call
@@ -64,6 +70,8 @@ class Job:
         """Why an estimator would refuse Training Compiler; empty where it takes it."""
         if self.kind == "trainer":
             return ""
+        if self.kind == "container":
+            return "" if "trcomp" in self.image else "its container is none of Training Compiler's"
         family = self.instance.split(".")[1] if self.instance.count(".") == 2 else ""
         low, high = COMPILED_RELEASES[self.kind]
         releases = f"{'.'.join(map(str, low))} to {'.'.join(map(str, high))}"
@@ -76,6 +84,14 @@ class Job:
         if not self.release:
             return f"which PyTorch the job gets is not known here; it has to be {releases}"
         return "" if low <= self.release <= high else f"it runs with PyTorch {releases} in this estimator"
+
+    @cached_property
+    def image(self) -> str:
+        """How a script writes the container of a job, be it through a variable."""
+        value = self.value("image_uri") or value_of(self.call, "image_uri", 0)
+        held = [b.value for b in self.roles.bindings(value)] if isinstance(value, cst.Name) else []
+        written = [node for node in (value, *held) if node is not None]
+        return " ".join(self.roles.index(node).source.code(node) for node in written)
 
     def value(self, name: str) -> cst.BaseExpression | None:
         found = given(self.call, name)
@@ -107,7 +123,9 @@ def jobs(roles: Roles, index: ModuleIndex) -> Iterator[Job]:
         assert isinstance(call, cst.Call)
         kind = _HOMES.get(roles.path(call.func))
         if kind is not None and not roles.dead(call):
-            yield Job(roles, call, kind)
+            job = Job(roles, call, kind)
+            if kind != "container" or _OF_TORCH.search(job.image):
+                yield job
 
 
 def entry(mapping: cst.Dict, key: str) -> Entry | None:

@@ -13,6 +13,7 @@ from enum import Enum
 
 import libcst as cst
 
+from xla_transforms.lightning import makes
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import arriving_parameter, callers
 from xla_transforms.roles.classes import find_method
@@ -160,7 +161,7 @@ class Uses:
         keyword = arg.keyword.value if arg.keyword else ""
         if name == "add_argument":
             return Use.OPTION
-        if name in _TEXT_METHODS:
+        if name in _TEXT_METHODS or makes(path) or (keyword == "device_map" and name == "from_pretrained"):
             return Use.OTHER
         if keyword == "device_type" or path.split(".")[-1] in _AMP:
             return Use.OTHER if is_word(arg.value) else Use.TEXT

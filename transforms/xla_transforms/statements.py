@@ -164,17 +164,18 @@ def define(context: Context, change: Planned, lines: Sequence[str]) -> None:
 
 
 def leave_with(context: Context, change: Planned, *gone: cst.WithItem) -> None:
-    """Take items out of their ``with`` statement, the statement itself where it had no other.
+    """Take items out of their ``with`` statement, the statement itself where no other is left.
 
-    Where the block cannot be moved to the left, or other passes take the other items, a context that does
-    nothing takes the last one's place.
+    Where the block cannot be moved to the left, a context that does nothing takes the last one's place.
     """
     statement = context.index.parent(gone[0])
     assert isinstance(statement, cst.With)
-    whole = len(statement.items) == len(gone)
-    if whole and Branches(context).keep_block(change, statement, statement.body):
+    change.units |= frozenset(gone)
+    others = [item for item in statement.items if item not in gone]
+    stays = not all(map(context.plan.claims, others))
+    if not stays and Branches(context).keep_block(change, statement, statement.body):
+        change.needs |= frozenset(others)
         return
-    stays = any(item not in gone and not context.plan.claims(item) for item in statement.items)
     leaving = gone if stays else gone[:-1]
     if not stays:
         change.replace(gone[-1].item, f"{change.use('contextlib')}.nullcontext()")

@@ -11,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.lightning import counted
 from xla_transforms.roles import Kind
 from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.statements import bare, live_calls, migrating, path_of, reads_of, write_wait
@@ -146,6 +147,11 @@ def _question(context: Context, call: cst.Call, path: str) -> None:
     early = context.distributed and context.replicas.starts.before(call)
     if path in COUNTS and (early or context.already_xla):
         return  # the runtime must not be asked before a launch; who needs the number is told so
+    if path in COUNTS and context.frameworks.lightning:  # which starts the processes
+        if counted(context.roles, call):
+            change = context.plan.change(QUERY, call, "Lightning counts the XLA devices by itself")
+            change.replace(call, '"auto"')
+        return
     if path in answers:
         spelling = answers[path]
         if spelling is target.device and _counted(context, call):

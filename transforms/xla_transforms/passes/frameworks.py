@@ -7,15 +7,15 @@ Sources: transformers v4.57 ``trainer.py`` (``is_torch_xla_available``); acceler
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
+from xla_transforms import lightning
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.frameworks import ACCELERATORS
+from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.scopes import How
-from xla_transforms.tree import given, string_value, value_of
+from xla_transforms.tree import given, string_value
 
 UNCHANGED = Rule(
     "XLA921",
@@ -48,18 +48,6 @@ _IMPORTS = {
     "ignite": "idist.Parallel(backend='xla-tpu') and idist.device() choose XLA: "
     "https://docs.pytorch.org/ignite/distributed.html",
 }
-_LIGHTNING_TRAINERS = ("lightning", "pytorch_lightning")
-_GPU = ("gpu", "cuda")
-# What Lightning's XLAAccelerator takes in the place of what it refuses (lightning 2.5, trainer/connectors).
-_LIGHTNING_TOLD = {
-    "strategy": 'write strategy="xla" ("auto" on one device), or "xla_fsdp"',
-    "precision": 'write precision="bf16-true" or "32-true"',
-    "devices": 'write devices="auto"',
-    "sync_batchnorm": "leave it out: XLA's strategies have none",
-}
-_FOR_GPUS = re.compile(
-    r"^(ddp|fsdp|deepspeed|dp$|16(?!-true)|bf16-mixed)|\b(ddp|fsdp|deepspeed)strategy|cuda\."
-)
 
 
 def run(context: Context) -> None:
@@ -77,8 +65,11 @@ def run(context: Context) -> None:
             message = "Accelerate prepares model, optimizer and loaders for XLA: their loops stay as they are"
             advice = f"start it by accelerate launch with a config for XLA: {_ACCELERATE}"
             context.plan.report(UNCHANGED, call, message, advice)
-        elif path.rpartition(".")[2] in ("Trainer", "Fabric") and path.startswith(_LIGHTNING_TRAINERS):
+    for call in context.frameworks.lightning:
+        if context.roles.index(call) is context.index:
             _lightning(context, call)
+    if context.frameworks.lightning:
+        _counts(context)
     _engine(context)
     _imports(context)
 
@@ -99,33 +90,32 @@ def _engine(context: Context) -> None:
 
 
 def _lightning(context: Context, call: cst.Call) -> None:
-    named = value_of(call, "accelerator")
-    places = {string_value(named) or ""} if named is not None else set()
-    old = [a for a in call.args if a.keyword is not None and a.keyword.value == "gpus"]
-    if places & set(_GPU) or old:
-        what = old[0] if old else next(a for a in call.args if a.value is named)
-        message = f"Lightning is told to use GPUs: {context.index.source.code(what)}"
-        advice = f'write accelerator="tpu" (or "auto"), and strategy="xla" for several devices: {_LIGHTNING}'
-        context.plan.report(LEFT, call, message, advice)
-    elif not _told(context, call) and (named is None or places == {"auto"}):
+    """Report what Lightning is told that its strategies for XLA refuse or cannot do."""
+    roles, found = context.roles, lightning.told(context.roles, call)
+    named = [one.value for one in found if one.name == "accelerator"]
+    accelerators = {text for value in named for text in lightning.strings(roles, value)}
+    wrong = [one for one in found if lightning.of_gpus(roles, one, accelerators)]
+    for one in wrong:
+        if not context.plan.taken(one.value):
+            home = roles.index(one.value)
+            place = one.value if home is context.index else call
+            message = f"Lightning is told what is for GPUs: {one.name}={home.source.code(one.value)}"
+            context.plan.report(LEFT, place, message, f"{lightning.advice(one)}: {_LIGHTNING}")
+    open_questions = list(lightning.unknown(roles, call))
+    for message in open_questions:
+        advice = f'it should be accelerator="tpu" (or "auto"), devices="auto": {_LIGHTNING}'
+        context.plan.report(LEFT, call, message, advice, severity=Severity.INFO)
+    if not wrong and not open_questions and accelerators <= {"auto", "tpu"}:
         message = "Lightning moves model and batches and ends the steps on XLA by itself"
         context.plan.report(UNCHANGED, call, message, f"it finds a TPU by itself: {_LIGHTNING}")
 
 
-def _told(context: Context, call: cst.Call) -> bool:
-    """Report what Lightning is told that its XLA strategies refuse or cannot do."""
-    found = [(given(call, name), advice) for name, advice in _LIGHTNING_TOLD.items()]
-    wrong = [(arg, advice) for arg, advice in found if arg is not None and _of_gpus(context, arg)]
-    for arg, advice in wrong:
-        message = f"Lightning is told what is for GPUs: {context.index.source.code(arg)}"
-        context.plan.report(LEFT, arg, message, f"{advice}: {_LIGHTNING}")
-    return bool(wrong)
-
-
-def _of_gpus(context: Context, arg: cst.Arg) -> bool:
-    code = context.index.source.code(arg.value).strip("\"'").lower()
-    return _FOR_GPUS.search(code) is not None or (code == "true" and arg.keyword is not None
-                                                  and arg.keyword.value == "sync_batchnorm")  # fmt: skip
+def _counts(context: Context) -> None:
+    """Report where GPUs are still counted: until Lightning starts its processes XLA must not be asked."""
+    for call, path in context.reached:
+        if path in COUNTS and not context.plan.taken(call):
+            advice = 'write devices="auto"; trainer.world_size is the number of processes'
+            context.plan.report(LEFT, call, f"{path}() counts GPUs, and finds none on XLA", advice)
 
 
 def _imports(context: Context) -> None:

@@ -7,6 +7,7 @@ CUDA; ``torch.profiler`` leaves out activities that are not there); pytorch/xla 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -50,7 +51,7 @@ PROFILER = Rule(
 RULES = (COMMAND, VARIABLE, VERSION, PROFILER)
 
 _STARTS = ("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn", "asyncio.create_")
-_PYTHON = "start the script by python: torch_xla.launch starts a process for each device"
+_PYTHON = "start the script by python: {starter} starts a process for each device"
 _CHIPS = "leave it out; PJRT_DEVICE chooses the kind of device, on TPUs TPU_VISIBLE_CHIPS the chips"
 _COMMANDS = {
     "nvidia-smi": "leave it out; {memory} tells how much memory is used",
@@ -58,10 +59,13 @@ _COMMANDS = {
     "torch.distributed.launch": _PYTHON,
     "torch.distributed.run": _PYTHON,
     "deepspeed": _PYTHON,
+    "horovodrun": _PYTHON,
+    "accelerate launch": "accelerate launch --tpu calls main() of the script in a process for each device",
     "CUDA_VISIBLE_DEVICES": _CHIPS,
 }
 _WORD = re.compile(
     r"(?<![\w./-])(?:[\w./]*/)?(nvidia-smi|torchrun|torch\.distributed\.(?:launch|run)|deepspeed"
+    r"|horovodrun|accelerate launch(?! --tpu)"
     r"|CUDA_VISIBLE_DEVICES(?==))(?![\w-]*\.\w|[\w-])"
 )
 _VARIABLE = re.compile(r"(?:CUDA|PYTORCH_CUDA|PYTORCH_NO_CUDA|CUBLAS|CUDNN|TORCH_CUDNN)_[A-Z0-9_]+")
@@ -71,9 +75,11 @@ _PROFILERS = ("torch.autograd.profiler.profile", "torch.autograd.profiler_legacy
 
 
 def run(context: Context) -> None:
+    if context.frameworks.engine is not None:
+        return
+    started = {text for call in _starting(context) for text in _commands(context, call)}
     if not migrating(context):
         return
-    started = {text: word for call in _starting(context) for text, word in _commands(context, call)}
     for text in context.index.all(cst.SimpleString):
         assert isinstance(text, cst.SimpleString)
         if text not in started and _VARIABLE.fullmatch(string_value(text) or "") and _left(context, text):
@@ -106,18 +112,27 @@ def _starting(context: Context) -> list[cst.Call]:
     return [c for c, path in context.reached if path.startswith(_STARTS) and not context.plan.taken(c)]
 
 
-def _commands(context: Context, call: cst.Call) -> list[tuple[cst.CSTNode, str]]:
-    """Tell of each command for GPUs that a call starts; the texts that name one, with it."""
-    found: list[tuple[cst.CSTNode, str]] = []
-    for text in (n for n in walk(call) if isinstance(n, (cst.SimpleString, cst.FormattedStringText))):
-        written = string_value(text) if isinstance(text, cst.SimpleString) else text.value
-        match = _WORD.search(written or "")
-        if match is not None:
-            found.append((text, match[1]))
-    for word in dict.fromkeys(word for _, word in found):
+def _commands(context: Context, call: cst.Call) -> list[cst.CSTNode]:
+    """Tell of each command for GPUs that a call starts; the texts that name one."""
+    texts = dict(_texts(context, call))
+    whole = " ".join(texts.values())  # "accelerate", "launch" are two words of one command
+    found = {match[1]: None for match in _WORD.finditer(whole)}
+    for word in found:
         advice = _COMMANDS[word].replace("{memory}", context.target.memory_info.shown())
+        advice = advice.replace("{starter}", context.target.starter)
         context.plan.report(COMMAND, call, f"{word} is of no use without CUDA", advice)
-    return found
+    return [text for text, written in texts.items() if any(word in written for word in found)]
+
+
+def _texts(context: Context, call: cst.Call) -> Iterator[tuple[cst.CSTNode, str]]:
+    """The texts that a command is made of, be they in a variable."""
+    names = (node for node in walk(call) if isinstance(node, cst.Name))
+    held = [b.value for name in names for b in context.roles.bindings(name) if b.value is not None]
+    for node in (node for part in (call, *held) for node in walk(part)):
+        if isinstance(node, cst.SimpleString):
+            yield node, string_value(node) or ""
+        elif isinstance(node, cst.FormattedStringText):
+            yield node, node.value
 
 
 def _computed(context: Context, node: cst.CSTNode) -> bool:

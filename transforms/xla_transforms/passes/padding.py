@@ -37,6 +37,7 @@ _COLLATORS = {
 }
 # Collators that pad to the longest member, and have no argument about it.
 _ALWAYS = ("DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask", "DataCollatorForSOP")
+_FLAT = "DataCollatorWithFlattening"
 # Models whose loss and result leave padded places out, as long as they are given the attention mask.
 _MASKED = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice", "ForQuestionAnswering")
 _FIXED = 'padding="max_length", max_length=<the longest you need>'
@@ -59,6 +60,9 @@ def run(context: Context) -> None:
                 _collator(context, call, name, padding)
         elif name in _ALWAYS and path.startswith("transformers.") and not _padded_before(context):
             _report(context, call, f"{name}, where texts differ in length,", Severity.INFO)
+        elif name == _FLAT and path.startswith("transformers."):
+            message = f"{name} joins the texts of a batch: every new sum of lengths is a new compilation"
+            context.plan.report(PADDING, call, message, f"take DataCollatorWithPadding, and write {_FIXED}")
         elif not path.startswith("torch.") and _longest(value_of(call, "padding")):
             _tokenizer(context, call)
         elif method(call) == "pad" and given(call, "return_tensors") and not given(call, "padding"):

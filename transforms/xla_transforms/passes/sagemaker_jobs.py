@@ -68,6 +68,8 @@ def run(context: Context) -> None:
         context.plan.report(CLOSED, job.call, "SageMaker Training Compiler gets no new releases", _TODAY)
         if job.kind == "trainer":
             _model_trainer(context, job)
+        elif job.kind == "container":
+            _container(context, job)
         elif has_star(job.call):
             message = "what ** hands to the estimator is not looked into"
             context.plan.report(COMPILER, job.call, message, f"it needs compiler_config={_CONFIG}()")
@@ -81,6 +83,13 @@ def _left(context: Context, job: Job) -> None:
     names = [name for name, known in TARGETS.items() if known.launcher]
     advice = f"--target {names[0]} completes it for SageMaker's own containers" if names else ""
     context.plan.report(LEFT, job.call, message, advice)
+
+
+def _container(context: Context, job: Job) -> None:
+    """A generic Estimator runs the script in a container as it is, be it one with the compiler."""
+    what = job.refused or "Estimator switches nothing on in Training Compiler's container"
+    advice = "use the estimator HuggingFace or PyTorch, which choose the container, with compiler_config="
+    context.plan.report(COMPILER, job.call, f"{what}: the script is run as it is there", advice)
 
 
 def _model_trainer(context: Context, job: Job) -> None:

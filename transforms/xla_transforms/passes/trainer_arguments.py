@@ -11,11 +11,12 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.frameworks import SETTERS
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import find_method
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.statements import sole_target
-from xla_transforms.tree import given, has_star, number_value, string_value, walk
+from xla_transforms.tree import argument, given, has_star, method, number_value, receiver, string_value, walk
 
 OPTIMIZER = Rule(
     "XLA924",
@@ -97,6 +98,7 @@ _TOLD_LATER = {
     "gradient_checkpointing": (CHECKPOINTING, _RECOMPUTE),
     "deepspeed": (SHARDED, "leave it out"),
 }
+_UNKNOWN = '"adamw_torch_xla" exists since transformers 4.17; yours is not known'
 _APEX = ("half_precision_backend", "fp16_backend", "fp16_opt_level")
 
 
@@ -112,6 +114,29 @@ def run(context: Context) -> None:
         target = sole_target(assign)
         if isinstance(target, cst.Attribute) and frameworks.holds_arguments(target.value):
             _later(context, assign, target.attr.value)
+    for call in _setting(context):
+        if context.roles.index(call) is context.index:
+            _set(context, call)
+
+
+def _setting(context: Context) -> list[cst.Call]:
+    """The calls by which TrainingArguments are told more: ``args.set_optimizer(...)``."""
+    calls = [call for name in SETTERS for call in context.program.calls.get(name, ())]
+    return [call for call in calls if context.frameworks.holds_arguments(receiver(call))]
+
+
+def _is_set(context: Context, setter: str, name: str) -> bool:
+    """Whether a setter says something that the constructor leaves open; without a name, anything."""
+    calls = [call for call in _setting(context) if method(call) == setter]
+    return any(not name or given(call, name) is not None for call in calls)
+
+
+def _set(context: Context, call: cst.Call) -> None:
+    if method(call) == "set_optimizer" and (name := argument(call, "name", 0)) is not None:
+        _chosen(context, name)
+    recomputing = given(call, "gradient_checkpointing")
+    if method(call) == "set_training" and recomputing is not None:
+        _recomputing(context, recomputing)
 
 
 def _later(context: Context, assign: cst.CSTNode, name: str) -> None:
@@ -138,15 +163,26 @@ def _arguments(context: Context, call: cst.Call) -> None:
     _half(context, call)
     _sharding(context, call)
     recomputing = given(call, "gradient_checkpointing")
-    if recomputing is not None and getattr(recomputing.value, "value", "") != "False":
+    if recomputing is not None:
+        _recomputing(context, recomputing)
+    _batches(context, call)
+
+
+def _recomputing(context: Context, arg: cst.Arg) -> None:
+    if getattr(arg.value, "value", "") != "False":
         message = "gradient_checkpointing fails on XLA: module 'torch' has no attribute 'xla'"
-        context.plan.report(CHECKPOINTING, recomputing, message, _RECOMPUTE)
-    if given(call, "dataloader_drop_last") is None:
+        context.plan.report(CHECKPOINTING, arg, message, _RECOMPUTE)
+
+
+def _batches(context: Context, call: cst.Call) -> None:
+    setter = "set_dataloader"
+    if given(call, "dataloader_drop_last") is None and not _is_set(context, setter, "drop_last"):
         message = "the last training batch may be smaller: one more compilation"
         advice = "dataloader_drop_last=True gives one shape, at the price of the samples left over"
         context.plan.report(LAST, call, message, advice)
     workers = given(call, "dataloader_num_workers")
-    if workers is None or number_value(workers.value) == 0:
+    by_one = workers is None or number_value(workers.value) == 0
+    if by_one and not _is_set(context, setter, "num_workers"):
         context.plan.report(WORKERS, call, "batches are made by the process that trains", _WORKERS)
 
 
@@ -198,23 +234,31 @@ def _optimizer(context: Context, call: cst.Call, kept: list[cst.Arg]) -> None:
     chosen = given(call, "optim")
     if given(call, "deepspeed") is not None or _made_elsewhere(context):
         return
-    name = context.target.trainer_optimizer
-    if chosen is None and _has_field(context, call, "optim"):
+    if chosen is not None:
+        _chosen(context, chosen)
         return
-    if chosen is None or _named(context, chosen.value) == _FUSED:
-        what = "the default optimizer may be the fused AdamW" if chosen is None else "the fused AdamW"
+    if _has_field(context, call, "optim") or _is_set(context, "set_optimizer", ""):
+        return
+    name, what = context.target.trainer_optimizer, "the default optimizer may be the fused AdamW"
+    if not name:
+        context.plan.report(OPTIMIZER, call, f"{what}, which raises on XLA tensors", _UNKNOWN)
+        return
+    change = context.plan.change(OPTIMIZER, call, f"{what}, which raises on XLA tensors")
+    change.append(call, kept, f'optim="{name}"')
+
+
+def _chosen(context: Context, chosen: cst.Arg) -> None:
+    """The optimizer that is named: that of torch_xla for the fused AdamW; others of CUDA are reported."""
+    name = context.target.trainer_optimizer
+    if _named(context, chosen.value) == _FUSED:
+        message = "the fused AdamW, which raises on XLA tensors"
         if not name:
-            advice = 'optim="adamw_torch_xla" exists since transformers 4.17; yours is not known'
-            context.plan.report(OPTIMIZER, call, f"{what}, which raises on XLA tensors", advice)
-            return
-        change = context.plan.change(OPTIMIZER, call, f"{what}, which raises on XLA tensors")
-        if chosen is None:
-            change.append(call, kept, f'optim="{name}"')
-        else:
-            change.replace(chosen.value, f'"{name}"')
+            context.plan.report(OPTIMIZER, chosen, message, _UNKNOWN)
+        elif context.plan.free(chosen.value):
+            context.plan.change(OPTIMIZER, chosen, message).replace(chosen.value, f'"{name}"')
     elif _named(context, chosen.value).startswith(_CUDA_ONLY):
         message = f"{context.index.source.code(chosen.value)} computes with CUDA kernels"
-        context.plan.report(OPTIMIZER, chosen, message, f'write optim="{name}"', severity=Severity.ERROR)
+        context.plan.report(OPTIMIZER, chosen, message, f'write "{name}"', severity=Severity.ERROR)
     elif not _named(context, chosen.value):
         message = "which optimizer is chosen here is not known before the script runs"
         context.plan.report(OPTIMIZER, chosen, message, f"choose {name}", severity=Severity.INFO)
