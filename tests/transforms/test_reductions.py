@@ -188,7 +188,8 @@ def test_gradients_that_only_accumulate_are_reduced_once() -> None:
 
 
 def test_gradients_of_a_batch_are_each_replicas_own() -> None:
-    assert "reduce_gradients" not in twice("x = x + x.grad.sign()", before=("stream = torch.ones(4, 4).cuda()",))
+    stream = ("stream = torch.ones(4, 4).cuda()",)
+    assert "reduce_gradients" not in twice("x = x + x.grad.sign()", before=stream)
 
 
 def test_gradients_read_behind_a_step_are_reduced_by_it() -> None:
