@@ -284,3 +284,32 @@ def test_a_path_with_a_rank_may_come_from_a_caller() -> None:
     before = "\n\ndef keep(state, path):\n    torch.save(state, path)\n"
     code = launched('keep(make(), f"rank{dist.get_rank()}.pt")', before=before)
     assert "    xm.save(state, path, master_only=False)\n" in run_only(code, "checkpoints")
+
+
+def test_a_folder_given_beside_the_rank_has_no_rank_in_it() -> None:
+    before = (
+        "\n\nclass Keeper:\n    def __init__(self, folder, rank):\n"
+        "        self.folder, self.rank = folder, rank\n\n"
+        '    def keep(self, state):\n        torch.save(state, self.folder + "/last.pt")\n'
+    )
+    code = launched('Keeper("out", dist.get_rank()).keep(make())', before=before)
+    assert '        xm.save(state, self.folder + "/last.pt")\n' in run_only(code, "checkpoints")
+
+
+def test_a_save_by_another_name_is_written_as_one() -> None:
+    code = HEAD + "keep = torch.save\nkeep(net.state_dict(), path)\n"
+    assert "\nxm.save(net.state_dict(), path)\n" in run_only(code, *BOTH)
+    assert findings(code, *BOTH) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pool.submit(torch.save, net.state_dict(), path)",
+        "keep = functools.partial(torch.save, f=path)",
+        'writers = {"torch": torch.save}',
+        "keep = torch.save if first else skip",
+    ],
+)
+def test_a_save_that_is_handed_on_is_reported(line: str) -> None:
+    assert findings(HEAD + line + "\n", *BOTH) == [("XLA804", HEAD.count("\n") + 1)]

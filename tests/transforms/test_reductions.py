@@ -138,6 +138,84 @@ def test_methods_of_one_trainer() -> None:
     assert "        self.opt.step()\n" in text
 
 
+SHARPNESS = """
+
+
+class Sharpness(torch.optim.Optimizer):
+    def __init__(self, params, base, **options):
+        super().__init__(params, options)
+        self.base = base(self.param_groups, **options)
+
+    def climb(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(p.grad)
+        self.zero_grad()
+
+    def descend(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.sub_(self.state[p]["old"])
+        self.base.step()
+"""
+WRAPPED = ("sharp = Sharpness(net.parameters(), torch.optim.SGD, lr=0.1)",)
+
+
+def test_clipping_in_front_of_a_method_that_reads_gradients_and_steps() -> None:
+    lines = (*LOSS, "loss.backward()", CLIP, "sharp.descend()")
+    text = reduced(looped(*lines, before=WRAPPED, functions=SHARPNESS))
+    assert f"        xm.reduce_gradients(sharp.base)\n        {CLIP}\n" in text
+    assert text.count("reduce_gradients") == 1
+
+
+def test_a_method_that_reads_gradients_and_steps_reduces_where_nothing_used_them_before() -> None:
+    lines = (*LOSS, "loss.backward()", "sharp.descend()")
+    text = reduced(looped(*lines, before=WRAPPED, functions=SHARPNESS))
+    assert "    def descend(self):\n        xm.reduce_gradients(self.base)\n" in text
+
+
+# ---- between two backward passes
+
+
+def twice(*between: str, before: tuple[str, ...] = ()) -> str:
+    lines = (*LOSS, "loss.backward()", *between, "net(x).sum().backward()", "opt.step()")
+    return reduced(looped(*lines, before=before, functions=SHARPNESS))
+
+
+def test_gradients_that_only_accumulate_are_reduced_once() -> None:
+    assert "reduce_gradients" not in twice("print(x)")
+
+
+def test_gradients_of_a_batch_are_each_replicas_own() -> None:
+    stream = ("stream = torch.ones(4, 4).cuda()",)
+    assert "reduce_gradients" not in twice("x = x + x.grad.sign()", before=stream)
+
+
+def test_gradients_read_behind_a_step_are_reduced_by_it() -> None:
+    text = twice("opt.step()", "show(net.weight.grad)")
+    assert "reduce_gradients" not in text
+
+
+def test_an_optimizer_that_moves_weights_between_two_passes_has_its_gradients_reduced() -> None:
+    text = twice("sharp.climb()", before=WRAPPED)
+    assert "loss.backward()\n        xm.reduce_gradients(sharp)\n        sharp.climb()\n" in text
+    assert "        xm.optimizer_step(opt)\n" in text
+
+
+@pytest.mark.parametrize(
+    "read", ["first = net.weight.grad.clone()", "first = [p.grad for p in net.parameters()]"]
+)
+def test_gradients_read_between_two_passes_are_those_of_the_optimizer_that_steps(read: str) -> None:
+    assert f"loss.backward()\n        xm.reduce_gradients(opt)\n        {read}\n" in twice(read)
+
+
+def test_gradients_of_two_optimizers_between_two_passes_are_an_error() -> None:
+    lines = (*LOSS, "loss.backward()", "first = net.weight.grad", "net(x).sum().backward()", "opt.step()")
+    code = looped(*lines, "head.step()", before=("head = torch.optim.SGD(net.parameters())",))
+    assert [code for code, _ in findings(code, "steps")] == ["XLA615"]
+
+
 # ---- by hand
 
 AVERAGE = """

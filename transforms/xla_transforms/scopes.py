@@ -70,6 +70,16 @@ class Binding:
     path: tuple[int, ...] = ()
     name: str = ""
 
+    @property
+    def piece(self) -> cst.BaseExpression | None:
+        """The part of the value that is taken, where the tuple is written out."""
+        value = self.value
+        for step in self.path:
+            if not isinstance(value, cst.Tuple) or step >= len(value.elements):
+                return value
+            value = value.elements[step].value
+        return value
+
 
 @dataclass(eq=False)
 class Scope:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import libcst as cst
 
 from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.elsewhere import given, in_callee, text_at
-from xla_transforms.scopes import Branch
+from xla_transforms.roles.elsewhere import given, in_callee, of_receiver, text_at
+from xla_transforms.scopes import Branch, How
 from xla_transforms.tree import LOOPS, body_of, method, receiver, same, value_of, walk
 
 
@@ -140,6 +141,59 @@ class Gradients:
         given_to = (value_of(c, "optimizer", 0) for c in calls if isinstance(c, cst.Call))
         return any(other is not None and not self._others(optimizer, other) for other in given_to)
 
+    # ---- between two backward passes
+
+    def between(self) -> Iterator[Place]:
+        """Before what uses the gradients of a backward pass that another one follows, with no step between:
+        weights that are moved along them (SAM, adversarial training)."""
+        for block in self._blocks():
+            first, began = None, False
+            statements = list(block.body)
+            for position, statement in enumerate(statements):
+                done = self.effects.of(statement)
+                if done & (Effect.BACKWARD | Effect.STEP) or self.averages(statement):
+                    if first is not None and done & Effect.BACKWARD:
+                        yield Place(first, self._reduced(first, statements[position:]))
+                    first, began = None, bool(done & Effect.BACKWARD) and not done & Effect.STEP
+                elif began and first is None and self._of_weights(statement):
+                    first = statement
+
+    def _blocks(self) -> Iterator[cst.IndentedBlock | cst.Module]:
+        """The blocks in which a backward pass stands, or a call of a function with one."""
+        seen: set[cst.CSTNode] = set()
+        passes = list(self.roles.program.calls.get("backward", ()))
+        functions = {f for call in passes if (f := self.roles.index(call).function_of(call)) is not None}
+        for call in [*passes, *(site for f in functions for site, _ in callers(self.roles, f))]:
+            for statement in self.roles.index(call).statements(call):
+                block = self.roles.index(statement).parent(statement)
+                if isinstance(statement, (cst.FunctionDef, cst.ClassDef)) or block in seen:
+                    break
+                if isinstance(block, (cst.IndentedBlock, cst.Module)):
+                    seen.add(block)
+                    yield block
+
+    def _of_weights(self, statement: cst.CSTNode) -> bool:
+        """Whether a statement uses gradients of what is trained, not those of a batch alone."""
+        read = [n.value for n in walk(statement, into_functions=False) if _is_gradient(n)]
+        inputs = [n for n in read if isinstance(n, cst.Name) and self._is_input(n)]
+        return self.effects.uses_gradients(statement) and not (read and len(inputs) == len(read))
+
+    def _is_input(self, name: cst.Name) -> bool:
+        """Whether a name is a tensor, and not a parameter that a loop goes through."""
+        through = [b.value for b in self.roles.bindings(name) if b.how is How.ITERATE and b.value is not None]
+        calls = [method(n) for value in through for n in walk(value) if isinstance(n, cst.Call)]
+        weights = any(self.roles.is_a(value, Kind.PARAMETERS) for value in through)
+        given = weights or "parameters" in calls or "named_parameters" in calls
+        return not given and self.roles.is_a(name, Kind.TENSOR)
+
+    def _reduced(self, statement: cst.CSTNode, behind: Sequence[cst.CSTNode]) -> str:
+        """The optimizer whose gradients a statement uses: its own method does, or it alone steps then."""
+        calls = list(self.effects.calls(statement))
+        own = {receiver(c) for c in calls if Kind.OPTIMIZER in self.roles.kinds(receiver(c))}
+        steps = (stepped_by(self.effects, c) for s in behind for c in self.effects.calls(s))
+        names = {self.roles.index(statement).source.code(o) for o in own or steps if o is not None}
+        return names.pop() if len(names) == 1 else ""
+
     # ---- across functions
 
     def places(self, step: cst.Call, optimizer: cst.BaseExpression) -> list[Place] | None:
@@ -152,9 +206,10 @@ class Gradients:
             return None
         if way.hidden is not None:
             return self._inside(way.hidden, optimizer)
-        if way.first is not None:
-            return [self.place(way, step, optimizer)]
-        return [] if way.began else self._in_callers(step, optimizer, way.binders(optimizer))
+        earlier = [] if way.began else self._in_callers(step, optimizer, way.binders(optimizer))
+        if earlier or earlier is None or way.first is None:
+            return earlier
+        return [self.place(way, step, optimizer)]
 
     def place(self, way: Way, step: cst.Call, optimizer: cst.BaseExpression) -> Place:
         """The place before the first use, in the function that steps."""
@@ -212,6 +267,7 @@ class Gradients:
             named = binders[0].iter if len(binders) == 1 else optimizer
             value = given(self.roles, named, function, site, taken) if not way.hidden else None
             text = text_at(self.roles, value, statement) if value is not None else ""
+            text = text or ("" if way.hidden else of_receiver(self.roles, named, site))
             found.append(self._place_in_caller(statement, text, optimizer, binders))
         return found
 
@@ -246,6 +302,10 @@ def stepped_by(effects: Effects, call: cst.Call) -> cst.BaseExpression | None:
     if kinds == {Kind.SCALER}:
         return value_of(call, "optimizer", 0)
     return base if Kind.OPTIMIZER in kinds else None
+
+
+def _is_gradient(node: cst.CSTNode) -> TypeGuard[cst.Attribute]:
+    return isinstance(node, cst.Attribute) and node.attr.value == "grad"
 
 
 def _binds(loop: cst.For, optimizer: cst.BaseExpression) -> bool:

@@ -31,7 +31,7 @@ WHOLE = Rule(
 FORMAT = Rule(
     "XLA804",
     "save-left",
-    "A save with options that xm.save does not take is left.",
+    "A save is left that has options which xm.save does not take, or is handed on as a function.",
     "Its file holds XLA tensors: it loads only where torch_xla is installed, with map_location='cpu'.",
     Severity.WARNING,
     Safety.DISPLAY,
@@ -61,6 +61,19 @@ def run(context: Context) -> None:
     for call, path in live_calls(context):
         if path == "torch.save":
             _save(context, call)
+    for node in (*context.index.attributed("save"), *context.index.named("save")):
+        if _handed_on(context, node):
+            advice = "hand on a function that calls xm.save, and let every replica reach it"
+            message = "torch.save is handed on: it saves tensors of the device"
+            context.plan.report(FORMAT, node, message, advice)
+
+
+def _handed_on(context: Context, node: cst.Attribute | cst.Name) -> bool:
+    """Whether ``torch.save`` is named and not called there."""
+    parent = context.index.parent(node)
+    called = isinstance(parent, cst.Call) and parent.func is node
+    given = isinstance(parent, (cst.Arg, cst.BaseExpression, cst.DictElement)) and not called
+    return given and not isinstance(parent, cst.Attribute) and context.roles.path(node) == "torch.save"
 
 
 def _save(context: Context, call: cst.Call) -> None:

@@ -96,6 +96,12 @@ def _tell_of(context: Context, call: cst.Call) -> None:
     if (choice := alone.choosing(call)) is not None:
         message = "the other replicas do not reach the save in it: it is evaluated by some of them alone"
         context.plan.report(GUARDED, choice, message, _SAVE_ADVICE)
+    for leave in alone.barred(call):
+        message = "the other replicas do not reach the save below: some leave here in a way of their own"
+        context.plan.report(GUARDED, leave, message, _SAVE_ADVICE)
+    for decorator in alone.withheld(call):
+        message = "the other replicas do not reach the save in it: it lets some alone run the function"
+        context.plan.report(GUARDED, decorator, message, _SAVE_ADVICE)
     for test in alone.unclear(call):
         text = " ".join(context.index.source.code(test).split())
         message = f"it is not known what {text} asks: if some replicas alone come to the save, they wait"

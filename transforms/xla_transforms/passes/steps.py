@@ -60,6 +60,8 @@ def run(context: Context) -> None:
     if not context.uses_cuda or context.already_xla:
         return
     done: set[tuple[cst.CSTNode, str]] = set()
+    if context.distributed and not context.sharded.active:
+        _between(context, done)
     for call in _steps(context):
         base = receiver(call)
         kinds = context.roles.kinds(base)
@@ -69,6 +71,15 @@ def run(context: Context) -> None:
             _write(context, call, base, done)
         elif kinds <= {Kind.NAME} and _ours(context, call):
             _unresolved(context, call)
+
+
+def _between(context: Context, done: set[tuple[cst.CSTNode, str]]) -> None:
+    """Reduce gradients that something uses though no step follows before the next backward pass."""
+    gradients = Gradients(context.loops.effects, context.replicas.averaging.averages)
+    for place in gradients.between():
+        if _ours(context, place.statement) and (place.statement, place.optimizer) not in done:
+            done.add((place.statement, place.optimizer))
+            _reduce(context, place)
 
 
 def _steps(context: Context) -> Iterator[cst.Call]:

@@ -16,11 +16,11 @@ import libcst as cst
 
 from xla_transforms.replicas.calm import Calm
 from xla_transforms.replicas.masters import Master, says
-from xla_transforms.replicas.regions import Region, Split, carried, exits, mentions, obstruct
+from xla_transforms.replicas.regions import Region, Split, carried, exits, gives_none, mentions, obstruct
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.saves import Saved, saved_by
-from xla_transforms.scopes import Binding, ModuleIndex
+from xla_transforms.scopes import Binding, ModuleIndex, parameters
 from xla_transforms.tree import LOOPS, body_of, dotted, string_value, walk
 
 if TYPE_CHECKING:
@@ -100,6 +100,17 @@ class Alone:
 
     def leaving(self, node: cst.CSTNode) -> Iterator[cst.If]:
         """``if rank != 0: return`` above a node: all but the master leave before it."""
+        return (statement for statement in self._above(node) if self._leaves(statement))
+
+    def barred(self, node: cst.CSTNode) -> Iterator[cst.If]:
+        """What lets some replicas leave above a node in another way, which cannot be opened."""
+        for statement in self._above(node):
+            asks = self.replicas.master(statement.test) is not None and not self._leaves(statement)
+            if asks and (exits(statement) or any(isinstance(n, cst.Raise) for n in walk(statement))):
+                yield statement
+
+    def _above(self, node: cst.CSTNode) -> Iterator[cst.If]:
+        """The conditions that stand above a node, in its blocks."""
         index = self.roles.index(node)
         current: cst.CSTNode = node
         for outer in index.ancestors(node):
@@ -108,8 +119,19 @@ class Alone:
             if isinstance(outer, cst.IndentedBlock):
                 lines = list(outer.body)
                 position = next(i for i, line in enumerate(lines) if line is current)
-                yield from (s for s in lines[:position] if isinstance(s, cst.If) and self._leaves(s))
+                yield from (line for line in lines[:position] if isinstance(line, cst.If))
             current = outer
+
+    def withheld(self, node: cst.CSTNode) -> Iterator[cst.Decorator]:
+        """The decorators of the program that let some replicas alone run the function around a node."""
+        function = self._function(node)
+        for decorator in function.decorators if function is not None else ():
+            for made in (f.node for f in self.roles.facts(decorator.decorator) if f.kind is Kind.FUNCTION):
+                if isinstance(made, cst.FunctionDef) and any(map(self._chosen, _runs(made))):
+                    yield decorator
+
+    def _chosen(self, node: cst.CSTNode) -> bool:
+        return self._kept(node) or any(True for _ in self.barred(node))
 
     def unclear(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """The conditions around a node that compare what is called a rank, and not known to be one."""
@@ -154,7 +176,7 @@ class Alone:
         lines = body_of(statement)
         smalls = body_of(lines[-1]) if lines and not isinstance(lines[-1], cst.BaseSmallStatement) else lines
         last = smalls[-1] if smalls else None
-        gone = isinstance(last, cst.Continue) or (isinstance(last, cst.Return) and last.value is None)
+        gone = isinstance(last, cst.Continue) or (isinstance(last, cst.Return) and gives_none(last))
         if not gone or len(lines) != 1 or len(smalls) != 1 or statement.orelse is not None:
             return False
         master = self.replicas.master(statement.test)
@@ -190,6 +212,8 @@ class Alone:
         regions = [self.region(guard, master, self.shared) for guard, master in self.guards(node)]
         regions += [self._behind(leave) for leave in self.leaving(node)]
         function = self._function(node)
+        if any(True for _ in (*self.barred(node), *self.withheld(node))):
+            return True
         if function is None or function in seen:
             return any(r.obstacle for r in regions)
         regions += [self._of_function(function)] if function in self.masters else []
@@ -332,6 +356,14 @@ class Alone:
             elif inner.runs and function not in self.masters:
                 text = f"{function.name.value}, which all replicas call elsewhere, does more than save"
                 obstruct(region, call, text)
+
+
+def _runs(decorator: cst.FunctionDef) -> Iterator[cst.Call]:
+    """The calls of what a decorator is given."""
+    names = [p.name.value for p in parameters(decorator)][:1]
+    for node in walk(decorator.body):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in names:
+            yield node
 
 
 def _speaks_of_rank(test: cst.BaseExpression) -> bool:

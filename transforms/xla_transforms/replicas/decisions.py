@@ -190,17 +190,7 @@ class Decisions:
             return State.SAME if counted else self._iterated(binding.value)
         if binding.how not in (How.ASSIGN, How.AUGMENT, How.ENTER):
             return State.SAME
-        value = self._piece(binding)
-        return max(self._state(value), self._condition(binding.statement))
-
-    def _piece(self, binding: Binding) -> cst.CSTNode | None:
-        """The part of a tuple that a binding takes, where it is written out."""
-        value: cst.CSTNode | None = binding.value
-        for step in binding.path:
-            if not isinstance(value, cst.Tuple) or step >= len(value.elements):
-                return value
-            value = value.elements[step].value
-        return value
+        return max(self._state(binding.piece), self._condition(binding.statement))
 
     def _condition(self, statement: cst.CSTNode) -> State:
         """A value that is given under a condition differs where the condition does."""

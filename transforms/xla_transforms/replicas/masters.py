@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import sites
 from xla_transforms.roles.classes import find_method, is_property
 from xla_transforms.roles.facts import of_kind
 from xla_transforms.roles.ranks import LOCAL_RANK, PLACES
-from xla_transforms.tree import body_of, is_docstring, number_value, same
+from xla_transforms.scopes import Binding, How, parameters
+from xla_transforms.tree import body_of, is_docstring, number_value, same, value_of
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
@@ -176,11 +179,13 @@ def _statements(function: cst.FunctionDef) -> list[cst.CSTNode]:
 
 def _named(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
     """``is_master`` for ``is_master = rank == 0``."""
-    values = _bound(replicas, node)
-    if len(values) != 1:
-        return None
     with replicas.roles.guarded(("master", node)) as free:
-        return master_of(replicas, values[0]) if free else None
+        found = [master_of(replicas, value) for value in _bound(replicas, node)] if free else []
+    first = found[0] if found else None
+    if first is None or len(found) == 1:
+        return first
+    same_for_all = all(m is not None and replace(m, part=None) == replace(first, part=None) for m in found)
+    return first if same_for_all and not first.rest else None
 
 
 def _is_there(replicas: Replicas, test: cst.Comparison) -> Master | None:
@@ -268,5 +273,18 @@ def _bound(replicas: Replicas, node: cst.BaseExpression) -> list[cst.BaseExpress
         found = list(roles.program.attributes.get(node.attr.value, ()))
     else:
         return []
-    plain = all(b.value is not None and not b.path for b in found)
-    return [b.value for b in found if b.value is not None] if plain else []
+    values = [value for binding in found for value in _values_of(replicas, binding)]
+    return [value for value in values if value is not None] if None not in values else []
+
+
+def _values_of(replicas: Replicas, binding: Binding) -> Sequence[cst.BaseExpression | None]:
+    """What a binding gives a name: a parameter has what all that call the function hand over."""
+    function = binding.statement
+    if binding.how is not How.PARAMETER:
+        return [binding.piece if not binding.path or binding.piece is not binding.value else None]
+    params = parameters(function) if isinstance(function, cst.FunctionDef) else []
+    position = next((i for i, p in enumerate(params) if p is binding.node), None)
+    if position is None or not isinstance(function, cst.FunctionDef):
+        return [None]
+    name = params[position].name.value
+    return [value_of(c, name, position - taken) for c, taken in sites(replicas.roles, function)] or [None]

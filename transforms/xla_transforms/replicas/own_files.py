@@ -48,8 +48,8 @@ class OwnFiles:
         for binding in bindings:
             if binding.how is How.PARAMETER:
                 yield from self._given(binding)
-            elif binding.how in (How.ASSIGN, How.AUGMENT) and binding.value is not None:
-                yield binding.value
+            elif binding.how in (How.ASSIGN, How.AUGMENT) and binding.piece is not None:
+                yield binding.piece
 
     def _given(self, binding: Binding) -> Iterator[cst.CSTNode]:
         function = binding.statement

@@ -117,7 +117,7 @@ class Split:
     def _as_before(self, leave: cst.CSTNode) -> bool:
         """Whether the other replicas left in this way before the region began."""
         before = [n for n in walk(self.region.node.body) if isinstance(n, (cst.Return, cst.Continue))]
-        bare = not isinstance(leave, cst.Return) or leave.value is None
+        bare = not isinstance(leave, cst.Return) or gives_none(leave)
         return self.region.leaves and bare and type(before[0]) is type(leave)
 
 
@@ -132,6 +132,10 @@ def exits(statement: cst.CSTNode) -> list[cst.CSTNode]:
         if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
             stack += [(child, looped or isinstance(node, LOOPS)) for child in children(node)]
     return found
+
+
+def gives_none(leave: cst.Return) -> bool:
+    return leave.value is None or getattr(leave.value, "value", "") == "None"
 
 
 def obstruct(region: Region, place: cst.CSTNode, reason: str) -> None:

@@ -9,7 +9,7 @@ import libcst as cst
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import is_self, related
 from xla_transforms.scopes import parameters
-from xla_transforms.tree import argument, same, string_value, value_of
+from xla_transforms.tree import argument, receiver, same, string_value, value_of
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -23,6 +23,16 @@ def given(
     if isinstance(node, cst.Name) and node.value in names:
         return value_of(site, node.value, names.index(node.value) - taken)
     return node
+
+
+def of_receiver(roles: Roles, node: cst.BaseExpression, site: cst.Call) -> str:
+    """``opt.base`` for ``self.base`` of the method that ``opt.second_step()`` runs; empty for nothing."""
+    base = receiver(site)
+    own = isinstance(node, cst.Attribute) and is_self(roles, node.value)
+    if not own or not isinstance(base, (cst.Name, cst.Attribute)):
+        return ""
+    assert isinstance(node, cst.Attribute)
+    return f"{roles.index(site).source.code(base)}.{node.attr.value}"
 
 
 def in_callee(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -31,7 +32,19 @@ class Reductions:
             self._optimizers.add(this)
 
         optimizer.__init__ = made
+        optimizer.zero_grad = self._forgetting(optimizer.zero_grad)
         register_optimizer_step_post_hook(lambda optimizer, args, kwargs: self._stepped(optimizer))
+
+    def _forgetting(self, zero_grad: Callable[..., None]) -> Callable[..., None]:
+        """Gradients that are zeroed begin anew: those of the next backward pass are others."""
+
+        @functools.wraps(zero_grad)
+        def zeroed(this: Any, *args: Any, **kwargs: Any) -> None:
+            for parameter in (p for group in this.param_groups for p in group["params"]):
+                self._counts.pop(id(parameter), None)
+            zero_grad(this, *args, **kwargs)
+
+        return zeroed
 
     def reduced(self, tensors: Iterable[torch.Tensor]) -> None:
         """These tensors were reduced, gradients or not."""
