@@ -38,7 +38,7 @@ class Master:
 
 
 def master_of(replicas: Replicas, test: cst.BaseExpression) -> Master | None:
-    found = _master_of(replicas, test)
+    found = replicas.roles.asked(("master of", id(test)), lambda: _master_of(replicas, test), None)
     if found is None or found.rest:
         return found
     return replace(found, part=test)
