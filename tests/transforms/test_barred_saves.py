@@ -25,6 +25,11 @@ def left(before: str, call: str = "keep(model, path, dist.get_rank())", target: 
     return [f"{f.code} {f.message}" for f in outcome.findings if f.code in ("XLA812", "XLA814")]
 
 
+@pytest.mark.parametrize("leave", ["return -1", "raise FileExistsError"])
+def test_where_the_master_breaks_off_nobody_saves(leave: str) -> None:
+    assert left(f"{KEEP}    if rank == 0 and os.path.exists('a.pt'):\n        {leave}\n    {SAVE}\n") == []
+
+
 @pytest.mark.parametrize(
     "leave",
     [

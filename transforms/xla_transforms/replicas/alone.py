@@ -103,10 +103,16 @@ class Alone:
         return (statement for statement in self._above(node) if self._leaves(statement))
 
     def barred(self, node: cst.CSTNode) -> Iterator[cst.If]:
-        """What lets some replicas leave above a node in another way, which cannot be opened."""
+        """What lets all but the master leave above a node in another way, which cannot be opened.
+
+        Where the master leaves, the program breaks off: nobody saves.
+        """
         for statement in self._above(node):
-            asks = self.replicas.master(statement.test) is not None and not self._leaves(statement)
-            if asks and (exits(statement) or any(isinstance(n, cst.Raise) for n in walk(statement))):
+            master = self.replicas.master(statement.test)
+            if master is None or self._leaves(statement):
+                continue
+            others = statement.orelse if master.only else statement.body
+            if others is not None and (exits(others) or any(isinstance(n, cst.Raise) for n in walk(others))):
                 yield statement
 
     def _above(self, node: cst.CSTNode) -> Iterator[cst.If]:
