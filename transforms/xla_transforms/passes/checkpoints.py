@@ -68,7 +68,7 @@ def run(context: Context) -> None:
             context.plan.report(FORMAT, node, message, advice)
 
 
-def _handed_on(context: Context, node: cst.Attribute | cst.Name) -> bool:
+def _handed_on(context: Context, node: cst.BaseExpression) -> bool:
     """Whether ``torch.save`` is named and not called there."""
     parent = context.index.parent(node)
     called = isinstance(parent, cst.Call) and parent.func is node
