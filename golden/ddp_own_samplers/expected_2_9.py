@@ -38,8 +38,9 @@ def fit(model, optimizer, loader, device, title, is_main):
         loss = nn.functional.smooth_l1_loss(model(x), y)
         loss.backward()
         xm.optimizer_step(optimizer)
+    loss_value = loss.item()
     if is_main:
-        print(title, round(loss.item(), 5))
+        print(title, round(loss_value, 5))
 
 
 def main():
