@@ -31,7 +31,7 @@ def reachable(roles: Roles, node: cst.CSTNode) -> Set[cst.FunctionDef]:
 
 
 def comes_to(roles: Roles, node: cst.CSTNode, sites: Collection[cst.CSTNode]) -> bool:
-    """Whether a piece of code may come to one of some places, by itself or through functions that it calls."""
+    """Whether a piece of code may come to one of some places, by itself or through what it calls."""
     wanted = set(sites)
     if not wanted or any(n in wanted for n in walk(node)):
         return bool(wanted)
