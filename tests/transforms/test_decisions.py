@@ -271,3 +271,36 @@ def test_one_saves() -> None:
 
 def test_learning_rates_differ() -> None:
     assert told("plateau.step(evaluate(model, held))") == ["learning rates differ"]
+
+
+LATER = "their models or learning rates differ from then on"
+OWN = "if evaluate(model, held) < 0.1:"
+RATES = "for group in optimizer.param_groups:"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("model.load_state_dict(kept)",),
+        ("optimizer.load_state_dict(kept)",),
+        (RATES, "    group['lr'] *= 0.5"),
+        ("optimizer.param_groups[0]['lr'] = 0.1",),
+        ("slower(optimizer)",),
+        ("decay.step()",),
+    ],
+)
+def test_what_replicas_change_by_their_own_decision_is_told(lines: tuple[str, ...]) -> None:
+    function = f"\n\ndef slower(optimizer):\n    {RATES}\n        group['lr'] *= 0.5\n"
+    made = ("decay = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)", "kept = torch.load('kept.pt')")
+    body = [*made, OWN, *(f"    {line}" for line in lines)]
+    code = launched(*SETUP, *STEP, *(f"    {line}" for line in body), before=HEAD + function)
+    found = [f.message.rpartition(": ")[2] for f in migrate(code, "decisions").findings if f.code == "XLA171"]
+    assert found == [LATER]
+
+
+def test_rates_that_are_only_read_by_an_own_decision_are_nothing() -> None:
+    assert told(OWN, f"    {RATES}", "        print(group['lr'], optimizer.param_groups[0]['lr'])") == []
+
+
+def test_a_change_that_all_replicas_decide_is_nothing() -> None:
+    assert told("if epoch > 1:", f"    {RATES}", "        group['lr'] *= 0.5") == []

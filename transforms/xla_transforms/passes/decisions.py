@@ -11,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.replicas.altering import alterations
 from xla_transforms.replicas.collectives import MEETINGS, short
 from xla_transforms.replicas.reach import comes_to
 from xla_transforms.replicas.regions import exits
@@ -85,6 +86,8 @@ def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
         return "not all of them take the step"
     if _meets(context, statement):
         return "not all of them reach the collective"
+    if comes_to(context.roles, statement.body, context.once(_alterations)):
+        return "their models or learning rates differ from then on"
     leaves = bool(exits(statement)) or any(_ends(context, n) for n in walk(statement.body))
     around = [a for a in context.index.ancestors(statement) if isinstance(a, LOOPS)]
     if leaves and any(_trains(context, loop) for loop in around):
@@ -104,6 +107,10 @@ def _meets(context: Context, statement: cst.If) -> bool:
 def _meetings(context: Context) -> list[cst.Call]:
     calls = (c for name in MEETINGS for c in context.program.calls.get(name, ()))
     return [c for c in calls if short(context.roles.path(c.func)) in MEETINGS]
+
+
+def _alterations(context: Context) -> list[cst.CSTNode]:
+    return alterations(context.roles)
 
 
 def _trains(context: Context, statement: cst.If | cst.For | cst.While) -> bool:

@@ -58,21 +58,21 @@ def reachable(roles: Roles, node: cst.CSTNode) -> Set[cst.FunctionDef]:
     return found.keys()
 
 
-def comes_to(roles: Roles, node: cst.CSTNode, sites: Collection[cst.Call]) -> bool:
-    """Whether a piece of code may come to one of some calls, by itself or through functions that it calls."""
+def comes_to(roles: Roles, node: cst.CSTNode, sites: Collection[cst.CSTNode]) -> bool:
+    """Whether a piece of code may come to one of some places, by itself or through what it calls."""
     wanted = set(sites)
     if not wanted or any(n in wanted for n in walk(node)):
         return bool(wanted)
     return not leading(roles, sites).isdisjoint(_called_in(roles, node))
 
 
-def leading(roles: Roles, sites: Collection[cst.Call]) -> frozenset[cst.FunctionDef]:
+def leading(roles: Roles, sites: Collection[cst.CSTNode]) -> frozenset[cst.FunctionDef]:
     """The functions of the program that may come to one of some calls, by themselves or through others."""
     key = ("leading", frozenset(map(id, sites)))
     return roles.remembered(key, lambda: _leading(roles, sites))
 
 
-def _leading(roles: Roles, sites: Collection[cst.Call]) -> frozenset[cst.FunctionDef]:
+def _leading(roles: Roles, sites: Collection[cst.CSTNode]) -> frozenset[cst.FunctionDef]:
     found: set[cst.FunctionDef] = set()
     waiting = [function for site in sites for function in _around(roles, site)]
     while waiting:
