@@ -28,7 +28,9 @@ from xla_transforms.source import Source
 def migrate(code: str, *passes: str, settings: Settings | None = None) -> engine.Outcome:
     """The outcome for a snippet, with all passes or only those named (``"device"``, ``"amp"``)."""
     with only(*passes):
-        return engine.migrate_bytes(dedent(code).encode(), settings, "train.py")
+        outcome = engine.migrate_bytes(dedent(code).encode(), settings, "train.py")
+    assert all(finding.code != "XLA006" for finding in outcome.findings), outcome.findings
+    return outcome
 
 
 def check_noop(code: str, *passes: str, settings: Settings | None = None) -> engine.Outcome:

@@ -298,6 +298,12 @@ def test_what_replicas_change_by_their_own_decision_is_told(lines: tuple[str, ..
     assert found == [LATER]
 
 
+def test_a_function_of_the_name_of_such_a_method_is_nothing() -> None:
+    function = "\n\ndef load_state_dict(path):\n    return path\n"
+    code = launched(*SETUP, *STEP, f"    {OWN}", "        load_state_dict('kept.pt')", before=HEAD + function)
+    assert [f for f in migrate(code, "decisions").findings if f.code == "XLA171"] == []
+
+
 def test_rates_that_are_only_read_by_an_own_decision_are_nothing() -> None:
     assert told(OWN, f"    {RATES}", "        print(group['lr'], optimizer.param_groups[0]['lr'])") == []
 

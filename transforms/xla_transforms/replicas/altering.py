@@ -18,8 +18,10 @@ _KINDS = {
 
 def alterations(roles: Roles) -> list[cst.CSTNode]:
     """State that is loaded, schedules that step, learning rates that are written; of a whole program."""
-    calls = [c for name in _KINDS for c in roles.program.calls.get(name, ())]
-    found: list[cst.CSTNode] = [c for c in calls if roles.kinds(receiver(c)) & _KINDS[method(c)]]
+    found: list[cst.CSTNode] = []
+    for name, kinds in _KINDS.items():
+        calls = (c for c in roles.program.calls.get(name, ()) if method(c) == name)
+        found += [c for c in calls if roles.kinds(receiver(c)) & kinds]
     for index in roles.program.modules.values():
         for groups in index.attributed("param_groups"):
             found += _written(index, groups)
