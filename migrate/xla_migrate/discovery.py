@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ _SKIPPED = frozenset(
 )
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 _ENDINGS = (".py", ".ipynb")
+
+_name = attrgetter("name")
 
 # A file as it is called from here, its real path, and whether it may hold commands that start training.
 _File = tuple[str, str, bool]
@@ -69,7 +72,8 @@ def _below(
     """The files below a folder."""
     earlier = len(problems)
     real = os.path.realpath(folder)
-    names = list(_walk(folder, real, real, _rules_above(folder), problems))
+    names: list[_File] = []
+    _walk(folder, real, real, _rules_above(folder), names, problems)
     if excluded is not None and names:
         return [file for file in names if not excluded(file[0])]
     if all(launches for _, _, launches in names) and len(problems) == earlier:
@@ -78,10 +82,11 @@ def _below(
 
 
 def _walk(
-    folder: str, real: str, top: str, rules: list[_Rules], problems: list[FileProblem]
-) -> Iterator[_File]:
+    folder: str, real: str, top: str, rules: list[_Rules], names: list[_File], problems: list[FileProblem]
+) -> None:
+    """Put the files below a folder to ``names``. (A generator hands each file through all folders above.)"""
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        entries = sorted(os.scandir(folder), key=_name)
     except OSError as error:
         problems.append(FileProblem(folder, f"cannot be listed: {error.strerror}"))
         return
@@ -91,13 +96,13 @@ def _walk(
         path = entry.name if folder == os.curdir else entry.path
         if entry.is_dir(follow_symlinks=False):
             if not _skipped(entry) and not _ignored(path, True, rules):
-                yield from _walk(path, inside + entry.name, top, rules, problems)
+                _walk(path, inside + entry.name, top, rules, names, problems)
             continue
         name = entry.name
         launches = not name.endswith(_ENDINGS)
         asked = not launches or is_launcher(name)
         if asked and _is_ours(entry, top) and not _ignored(path, False, rules):
-            yield path, os.path.realpath(path) if entry.is_symlink() else inside + name, launches
+            names.append((path, os.path.realpath(path) if entry.is_symlink() else inside + name, launches))
 
 
 def _skipped(entry: os.DirEntry[str]) -> bool:

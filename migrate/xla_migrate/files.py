@@ -44,27 +44,30 @@ class Content(NamedTuple):
 
 
 def read(path: str) -> Content:
-    """The whole file. Raises ``FileProblem`` also where it kept changing while it was read."""
+    """The whole file. Raises ``FileProblem`` also where its size kept changing while it was read.
+
+    What changes meanwhile at the same size ``replace`` finds out. (The file systems of a kernel tell no size.)
+    """
     for _ in range(3):
         try:
             descriptor = os.open(path, _READING)
             try:
-                before = os.fstat(descriptor)
-                data = _whole(descriptor, before.st_size)
-                after = os.fstat(descriptor)
+                status = os.fstat(descriptor)
+                data = _whole(descriptor, status.st_size)
+                told = len(data) == status.st_size or os.fstat(descriptor).st_size == status.st_size
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
             raise _problem(path, error) from error
-        if not stat.S_ISREG(before.st_mode) or _state(before) == _state(after):
-            return Content(path, data, stat.S_IMODE(before.st_mode))
+        if told or not stat.S_ISREG(status.st_mode):
+            return Content(path, data, stat.S_IMODE(status.st_mode))
     raise FileProblem(path, "the file changes while it is read")
 
 
 def _whole(descriptor: int, size: int) -> bytes:
     """All that is left to read, of about this size. (Python's file objects take twice as long.)"""
     data = os.read(descriptor, size + 1)
-    if data and len(data) == size:  # the end was met, unless the size changes, which the caller sees
+    if data and len(data) == size:  # the end was met
         return data
     while more := os.read(descriptor, _PIECE) if data else b"":
         data += more
@@ -152,10 +155,6 @@ def _problem(path: str, error: Exception) -> FileProblem:
         return FileProblem(path, "no such file or directory")
     reason = getattr(error, "strerror", None) or str(error)
     return FileProblem(path, reason[:1].lower() + reason[1:])
-
-
-def _state(status: os.stat_result) -> tuple[int, int]:
-    return status.st_size, status.st_mtime_ns
 
 
 def _require_writable(path: str, target: str, status: os.stat_result) -> None:

@@ -49,17 +49,23 @@ def test_what_is_no_file_is_a_problem(tmp_path: Path, name: str, message: str) -
         read(str(tmp_path / name))
 
 
+def grown(script: Path, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """A file that grows each time after its size was asked, up to a number of times."""
+    real, calls = os.fstat, iter(range(times))
+
+    def asked(descriptor: int) -> os.stat_result:
+        status = real(descriptor)
+        if next(calls, None) is not None:
+            script.write_bytes(script.read_bytes() + b"more\n")
+        return status
+
+    monkeypatch.setattr(files.os, "fstat", asked)
+
+
 def test_a_file_that_keeps_changing_while_it_is_read_is_a_problem(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = os.fstat
-    clock = iter(range(10**6, 10**9, 10**6))
-
-    def restless(descriptor: int) -> os.stat_result:
-        os.utime(script, ns=(0, next(clock)))
-        return real(descriptor)
-
-    monkeypatch.setattr(files.os, "fstat", restless)
+    grown(script, monkeypatch, 10)
     with pytest.raises(FileProblem, match="changes while it is read"):
         read(str(script))
 
@@ -67,15 +73,15 @@ def test_a_file_that_keeps_changing_while_it_is_read_is_a_problem(
 def test_a_file_that_changes_once_while_it_is_read_is_read_again(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = os.fstat, iter(range(10))
+    grown(script, monkeypatch, 1)
+    assert read(str(script)).data == OLD + b"more\n"
 
-    def once(descriptor: int) -> os.stat_result:
-        if next(calls) == 1:
-            script.write_bytes(b"changed\n")
-        return real(descriptor)
 
-    monkeypatch.setattr(files.os, "fstat", once)
-    assert read(str(script)).data == b"changed\n"
+def test_a_file_of_which_no_size_is_told_is_read() -> None:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("this system has no files of its kernel")
+    assert read(str(status)).data.startswith(b"Name:")
 
 
 def test_a_file_is_replaced_and_nothing_is_left_beside_it(script: Path) -> None:
