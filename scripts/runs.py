@@ -6,6 +6,7 @@ What is compared is CPU time, taken in alternation in one run. Other tools work 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import resource
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import libcst as cst
@@ -41,14 +42,32 @@ def best(rounds: int, *sides: Callable[[], object]) -> list[float]:
 
 def project(folder: Path, rounds: int) -> tuple[str, list[float]]:
     """Parsing and printing all files of a folder, the whole tool, and the tool a second time."""
-    contents = [d.content.data for d in gather([str(folder)]) if d.content and d.path.endswith(".py")]
+    contents = list(_sources(folder))
     with tempfile.TemporaryDirectory() as kept:
         cache = Cache(Path(kept))
         run(folder, How(cache=cache))
         known = How(cache=cache)
-        sides = (lambda: list(map(_printed, contents)), lambda: run(folder), lambda: run(folder, known))
+        sides = (lambda: _print(contents), lambda: run(folder), lambda: run(folder, known))
         times = best(rounds, *sides)
     return f"{len(contents)} files {sum(map(len, contents)) // 1000} kB", times
+
+
+def _sources(folder: Path) -> Iterator[bytes]:
+    """The files of a folder that hold Python, notebooks among them."""
+    return (d.content.data for d in gather([str(folder)]) if d.content and d.path.endswith((".py", ".ipynb")))
+
+
+def _print(contents: Sequence[bytes]) -> None:
+    """Parse and print files; of a notebook its cells of code."""
+    for data in contents:
+        for source in _cells(data) if data.startswith(b"{") else [data]:
+            _printed(source)
+
+
+def _cells(data: bytes) -> Iterator[bytes]:
+    for cell in json.loads(data)["cells"]:
+        if cell["cell_type"] == "code":
+            yield "".join(cell["source"]).encode()
 
 
 def run(folder: Path, how: How | None = None) -> None:

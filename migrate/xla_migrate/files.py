@@ -46,7 +46,7 @@ class Content(NamedTuple):
 def read(path: str) -> Content:
     """The whole file. Raises ``FileProblem`` also where its size kept changing while it was read.
 
-    What changes meanwhile at the same size ``replace`` finds out. (The file systems of a kernel tell no size.)
+    What changes meanwhile at the same size ``replace`` finds out. (A kernel's own files tell no size.)
     """
     for _ in range(3):
         try:

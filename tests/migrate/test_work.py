@@ -13,7 +13,7 @@ import pytest
 from notebook_files import notebook
 from running import Cli
 
-from xla_migrate import documents, migrate_project, work
+from xla_migrate import documents, migrate_project, migration, work
 from xla_migrate.files import uninterrupted
 from xla_migrate.migration import migrate
 from xla_migrate.work import Cache, How, cache
@@ -145,6 +145,18 @@ def test_the_entries_used_last_stay_below_the_limit(folder: Path) -> None:
     run(files[3], How(cache=Cache(folder, 2 * size + 10)))
     assert sorted(path.stat().st_mtime_ns for path in entries(folder))[0] == 2
     assert len(entries(folder)) == 2
+
+
+def test_the_layout_of_a_cell_is_known_the_second_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"a.ipynb": notebook(CUDA).encode()}
+    first = migrate(files, Settings(), How(cache=Cache(folder))).outcomes["a.ipynb"]
+    assert first.edits
+    with monkeypatch.context() as without:
+        without.setattr(migration, "format_changed", None)
+        again = migrate(files, Settings(), How(cache=Cache(folder))).outcomes["a.ipynb"]
+    assert again.code == first.code
 
 
 def test_faults_are_not_remembered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

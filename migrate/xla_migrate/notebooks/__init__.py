@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 
 from xla_migrate.notebooks.cells import NotebookProblem
-from xla_migrate.notebooks.outcomes import Notebook, NotebookOutcome, unreadable
+from xla_migrate.notebooks.outcomes import Formatter, Notebook, NotebookOutcome, unreadable
 from xla_migrate.notebooks.programs import Program
-from xla_transforms.formatting import BlackSettings
 from xla_transforms.grouping import FRAMEWORKS, RELATED
 from xla_transforms.outcome import Outcome
 
-__all__ = ["NotebookOutcome", "is_notebook", "migrate"]
+__all__ = ["Formatter", "NotebookOutcome", "is_notebook", "migrate"]
 
 Migrate = Callable[[Mapping[str, bytes]], Mapping[str, Outcome]]
 
@@ -27,15 +26,15 @@ def is_notebook(path: str) -> bool:
 
 
 def migrate(
-    files: Mapping[str, bytes], through: Migrate, black: BlackSettings | None
+    files: Mapping[str, bytes], through: Migrate, formatted: Formatter
 ) -> dict[str, Outcome]:
     """The outcomes of files by path; those that are notebooks go ``through`` as the Python of their cells.
 
-    ``black`` formats what changes in the cells. Never raises.
+    ``formatted`` lays out what changes in the cells. Never raises.
     """
     opaque: dict[str, frozenset[str]] = {}
     while True:
-        notebooks, outcomes = _read(files, opaque, black)
+        notebooks, outcomes = _read(files, opaque, formatted)
         others = {path: data for path, data in files.items() if path not in outcomes}
         texts = {path: notebook.program.text.encode() for path, notebook in notebooks.items()}
         found = through({**others, **texts})
@@ -50,7 +49,7 @@ def migrate(
 
 
 def _read(
-    files: Mapping[str, bytes], opaque: Mapping[str, frozenset[str]], black: BlackSettings | None
+    files: Mapping[str, bytes], opaque: Mapping[str, frozenset[str]], formatted: Formatter
 ) -> tuple[dict[str, Notebook], dict[str, Outcome]]:
     """The notebooks among files that may concern the tool, and the outcomes of those that are left."""
     notebooks: dict[str, Notebook] = {}
@@ -59,7 +58,7 @@ def _read(
         if is_notebook(path):
             try:
                 if _CONCERNS.search(data):
-                    notebooks[path] = Notebook(path, data, Program(data, opaque.get(path, ())), black)
+                    notebooks[path] = Notebook(path, data, Program(data, opaque.get(path, ())), formatted)
                 else:
                     text = data.decode("utf-8", "replace")
                     outcomes[path] = Outcome(path, data, text, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from xla_migrate.notebooks.cells import Cell, NotebookProblem
@@ -10,10 +10,12 @@ from xla_migrate.notebooks.programs import Program, Scattered
 from xla_migrate.notebooks.rules import CELL, FOREIGN, NOTEBOOK
 from xla_transforms.edits import apply, line_edits
 from xla_transforms.findings import Change, Finding, Rule, Span
-from xla_transforms.formatting import BlackSettings, format_changed
 from xla_transforms.grouping import GPU
 from xla_transforms.outcome import Outcome
 from xla_transforms.rules import WITHDRAWN
+
+Formatter = Callable[[str, str], str]
+"""A cell's text before and after its migration; what comes back is the latter laid out."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,12 @@ class NotebookOutcome(Outcome):
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook's file and its Python. ``black`` formats the changed lines of its cells."""
+    """A notebook's file and its Python. ``formatted`` lays out the changed lines of its cells."""
 
     path: str
     data: bytes
     program: Program
-    black: BlackSettings | None
+    formatted: Formatter
 
     def lost(self, python: Outcome) -> frozenset[str]:
         """The names of the magics that could not be put back."""
@@ -99,7 +101,7 @@ class Notebook:
     def _changes(self, code: str) -> Iterator[CellChange]:
         for cell, after in self.program.sources(code):
             before = cell.source
-            yield CellChange(cell, before, _formatted(before, after, self.black))
+            yield CellChange(cell, before, _formatted(before, after, self.formatted))
 
     def _own_findings(self) -> Iterator[Finding]:
         """Which cells were not read, as far as that matters."""
@@ -142,13 +144,13 @@ def unreadable(path: str, data: bytes, problem: NotebookProblem) -> Outcome:
     return Outcome(path, data, text, text, findings=(finding,), failed=True)
 
 
-def _formatted(before: str, after: str, black: BlackSettings | None) -> str:
-    """A cell with its changed lines in black's style, if the cell was in that style."""
+def _formatted(before: str, after: str, formatted: Formatter) -> str:
+    """A cell with its changed lines laid out."""
     end = "" if before.endswith("\n") else "\n"
     lines = {*after.splitlines()} - {*before.splitlines()}
     if any(line.rstrip().endswith(";") for line in lines):  # black would print what the semicolon silences
         return after
-    return format_changed(before + end, after + end, black).removesuffix(end)
+    return formatted(before + end, after + end).removesuffix(end)
 
 
 def _finding(text: str, rule: Rule, offset: int, message: str, advice: str = "") -> Finding:

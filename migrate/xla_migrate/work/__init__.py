@@ -72,8 +72,6 @@ def _done(parts: Sequence[Part], how: How) -> Iterator[Mapping[str, Outcome]]:
             yield known
     jobs = min(_jobs(waiting, how), len(waiting))
     yield from _in_processes(waiting, how, jobs) if jobs > 1 else _in_turn(waiting, how)
-    if how.cache is not None:
-        how.cache.trim()
 
 
 def _jobs(parts: Sequence[Part], how: How) -> int:

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -36,22 +36,42 @@ class Cache:
 
     def get(self, part: Part) -> dict[str, Outcome] | None:
         """The outcomes of a part, if they are known."""
-        path = self._path(part)
+        body = self._read(key(part))
+        try:
+            return part.outcomes(json.loads(body)) if body is not None else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, part: Part, records: list[dict[str, object]]) -> None:
+        self._write(key(part), json.dumps(records, separators=(",", ":")).encode())
+
+    def text(self, given: Sequence[str], make: Callable[[], str]) -> str:
+        """A text that depends on what is ``given`` and on the tool alone: known, or made."""
+        digest = hashlib.sha256(_tool() + json.dumps(given).encode()).hexdigest()
+        known = self._read(digest)
+        if known is not None:
+            return known.decode("utf-8", "surrogatepass")
+        made = make()
+        self._write(digest, made.encode("utf-8", "surrogatepass"))
+        return made
+
+    def _read(self, name: str) -> bytes | None:
+        path = self._path(name)
         try:
             data = path.read_bytes()
             digest, body = data[:32], data[32:]
             if hashlib.sha256(body).digest() != digest:
                 return None
-            found = part.outcomes(json.loads(zlib.decompress(body)))
-        except (OSError, ValueError, KeyError, TypeError, zlib.error):
+            found = zlib.decompress(body)
+        except (OSError, zlib.error):
             return None
         with suppress(OSError):
             os.utime(path)
         return found
 
-    def put(self, part: Part, records: list[dict[str, object]]) -> None:
-        body = zlib.compress(json.dumps(records, separators=(",", ":")).encode(), 1)
-        path = self._path(part)
+    def _write(self, name: str, content: bytes) -> None:
+        body = zlib.compress(content, 1)
+        path = self._path(name)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
@@ -84,8 +104,7 @@ class Cache:
                     status = entry.stat(follow_symlinks=False)
                     yield status.st_mtime_ns, status.st_size, entry.path
 
-    def _path(self, part: Part) -> Path:
-        name = key(part)
+    def _path(self, name: str) -> Path:
         return self._folder / name[:2] / name[2:]
 
 
