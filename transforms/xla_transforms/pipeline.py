@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
 from xla_transforms.cleanup import unused_imports, without_gaps
+from xla_transforms.collecting import collect_lately_made
 from xla_transforms.context import Context
 from xla_transforms.edits import line_edits
 from xla_transforms.encoding import SourceError
@@ -163,6 +164,7 @@ class _Batch:
             index = roles.program.modules[name]
             context = Context(index, roles, Plan(index), self.settings, others)
             outcomes[name] = _guarded(_Module(context, data, encoding, path), self.failure)
+            collect_lately_made()
         self._keep_whole(outcomes, roles.program)
         for name, outcome in outcomes.items():
             self.found.setdefault(self.paths[name], []).append(outcome)
