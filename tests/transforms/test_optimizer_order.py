@@ -163,6 +163,21 @@ def test_to_the_host_and_back_is_an_error() -> None:
     assert findings(code, "optimizer_order") == [("XLA413", 7)]
 
 
+def test_a_model_of_an_unknown_class_was_on_the_device_before() -> None:
+    code = """\
+        import torch
+        from nets import Net
+
+        device = torch.device("cuda")
+        net = Net().to(device)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.cpu()
+        check(net)
+        net.to(device)
+        """
+    assert findings(code, "optimizer_order") == [("XLA413", 7)]
+
+
 def test_a_tie_is_not_made_again_behind_the_optimizer() -> None:
     code = """\
         import torch

@@ -37,6 +37,32 @@ def test_the_model_is_saved_where_it_is() -> None:
     check("torch.save(net.cpu().state_dict(), 'x')\nnet.cuda()\n", "xm.save(net.state_dict(), 'x')\n")
 
 
+def test_saves_between_two_moves() -> None:
+    check(
+        "net.eval().cpu()\npath = f'{epoch}.pt'\ntorch.save({'net': net.state_dict()}, path)\n"
+        "net.to(device).train()\n",
+        "net.eval()\npath = f'{epoch}.pt'\nxm.save({'net': net.state_dict()}, path)\nnet.train()\n",
+    )
+    before = "net.to('cpu')\ntorch.save(net.state_dict(), 'x')\nnet.cuda()\n"
+    check(before, "xm.save(net.state_dict(), 'x')\n")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "net.cpu()\nnet.to(device)\n",  # nothing is saved
+        "net.cpu()\ntorch.save(net, 'x')\nnet.to(device)\n",
+        "net.cpu()\nnet(x)\ntorch.save(net.state_dict(), 'x')\nnet.to(device)\n",
+        "net.cpu()\nstate = net.state_dict()\ntorch.save(state, 'x')\nnet.to(device)\n",
+        "net.cpu()\ntorch.save(net.state_dict(), 'x')\n",
+        "net.cpu()\ntorch.save(net.state_dict(), 'x')\nother.to(device)\n",
+        "def use():\n    net(x)\n\nnet.cpu()\ntorch.save(net.state_dict(), 'x')\nuse()\nnet.to(device)\n",
+    ],
+)
+def test_what_else_is_done_on_the_cpu(lines: str) -> None:
+    check_noop(IMPORTS + HEAD + lines, "state_copies")
+
+
 def test_models_that_are_found_by_name() -> None:
     check(
         "for name in names:\n    part = getattr(self, name)\n"

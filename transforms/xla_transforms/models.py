@@ -47,15 +47,14 @@ class Move:
 def moves(roles: Roles) -> list[Move]:
     """Every move of a model to the device in the program."""
     calls = (*roles.program.calls.get("to", ()), *roles.program.calls.get("cuda", ()))
-    found = (_move(roles, call) for call in calls if _to_device(roles, call))
+    found = (_move(roles, call) for call in calls if to_device(roles, call))
     return [move for move in found if move is not None]
 
 
 def returns_to_host(roles: Roles) -> list[Move]:
     """Every move of a model to the CPU in the program."""
-    calls = roles.program.calls
-    to_cpu = [c for c in calls.get("to", ()) if c.args and roles.places(c.args[0].value) == {"cpu"}]
-    found = (_move(roles, call) for call in (*to_cpu, *calls.get("cpu", ())))
+    calls = (*roles.program.calls.get("to", ()), *roles.program.calls.get("cpu", ()))
+    found = (_move(roles, call) for call in calls if to_host(roles, call))
     return [move for move in found if move is not None]
 
 
@@ -79,9 +78,17 @@ def _is_model(roles: Roles, model: cst.BaseExpression | None) -> bool:
     return roles.kinds(model) == {Kind.MODEL} or pretrained
 
 
-def _to_device(roles: Roles, call: cst.Call) -> bool:
-    if method(call) == "cuda":
+def to_host(roles: Roles, call: cst.Call) -> bool:
+    """Whether a method is called that brings what it belongs to to the CPU."""
+    if method(call) == "cpu":
         return True
+    return method(call) == "to" and bool(call.args) and roles.places(call.args[0].value) == {"cpu"}
+
+
+def to_device(roles: Roles, call: cst.Call) -> bool:
+    """Whether a method is called that brings a model to the device."""
+    if method(call) != "to":
+        return method(call) == "cuda"
     given = value_of(call, "device", 0)
     if given is None or roles.path(given).startswith("torch."):
         return False

@@ -99,11 +99,17 @@ def _taken_too_early(
     for one in taken(roles, optimizer):
         if not same_model(roles, one.model, move) or not _runs_before(roles, one.read, move.call):
             continue
-        alike = [m for m in every if m is not move and same_model(roles, m.model, move)]
+        alike = [m for m in every if m is not move and _alike(roles, m, move)]
         others = [m for m in alike if same_model(roles, one.model, m)]
         if not any(_runs_before(roles, m.call, n) for m in others for n in (one.read, move.call)):
             found.append(one)
     return found
+
+
+def _alike(roles: Roles, one: Move, other: Move) -> bool:
+    """Whether two moves move one model; what a move is given may be a call that nothing else names."""
+    named = (one.model, one.holder)
+    return any(same_model(roles, node, other) for node in named if node is not None)
 
 
 def _runs_before(roles: Roles, one: cst.Call, other: cst.Call) -> bool:
