@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles import Kind, Roles, options
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.roles.options import of_call
 from xla_transforms.tree import number_value, string_value
 
 _PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
@@ -62,9 +61,9 @@ def makes(path: str) -> bool:
 
 
 def told(roles: Roles, call: cst.Call) -> list[Told]:
-    """What a call tells Lightning by name, be it in the ``**options`` that it hands on."""
-    named = of_call(roles, call).named
-    return [Told(name, value) for name in _ADVICE for value in named.get(name, ())]
+    """What a call tells Lightning by name, be it in ``**options``."""
+    named = options.told(roles, call).named
+    return [Told(name, value) for name in _ADVICE for other, value in named if other == name]
 
 
 def advice(one: Told) -> str:
@@ -121,7 +120,7 @@ def unknown(roles: Roles, call: cst.Call) -> Iterator[str]:
     name = roles.path(call.func).rpartition(".")[2]
     if name in (_COMMAND_LINE, _OF_ARGUMENTS):
         yield f"{name} hands on what the command line says"
-    elif of_call(roles, call).others:
+    elif options.told(roles, call).open:
         yield "what ** hands to Lightning is not known here"
     for one in told(roles, call):
         if one.name == "accelerator" and not strings(roles, one.value):
