@@ -20,6 +20,7 @@ from xla_transforms.passes import (
     barrier,
     checkpoint_loading,
     checkpoints,
+    collators,
     collectives,
     compile,
     cuda_settings,
@@ -190,6 +191,7 @@ PASSES: tuple[ModuleType, ...] = (
     dynamic_shapes,
     growing_shapes,
     padding,
+    collators,
     ragged_batches,
     small_batches,
     host_operators,
@@ -220,6 +222,7 @@ PASSES: tuple[ModuleType, ...] = (
 WITHOUT_CUDA: tuple[ModuleType, ...] = (
     parts,
     padding,
+    collators,
     packages,
     frameworks,
     loaded_models,
