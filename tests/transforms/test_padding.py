@@ -193,7 +193,7 @@ def test_a_collator_of_language_models_is_mentioned() -> None:
 
 
 @pytest.mark.parametrize(
-    "framework", ["from accelerate import Accelerator\nAccelerator()\n", "import lightning as L\nL.Trainer()\n"]
+    "framework", ["import accelerate\naccelerate.Accelerator()\n", "import lightning as L\nL.Trainer()\n"]
 )
 def test_padding_is_told_beside_frameworks_that_name_no_gpu(framework: str) -> None:
     code = framework + HEAD.replace(".cuda()", "") + "DataCollatorWithPadding(tok)\n"

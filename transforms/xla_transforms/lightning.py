@@ -14,10 +14,12 @@ import libcst as cst
 
 from xla_transforms.roles import Kind, Roles, options
 from xla_transforms.roles.facts import of_kind
+from xla_transforms.scopes import How
 from xla_transforms.tree import number_value, string_value
 
 _PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 _TRAINERS = ("Trainer", "Fabric")
+_RUN = ("LightningModule", "LightningDataModule", "Callback")
 _COMMAND_LINE = "LightningCLI"
 _OF_ARGUMENTS = "from_argparse_args"
 _GPU = ("gpu", "cuda")
@@ -52,6 +54,20 @@ def trainers(roles: Roles) -> list[cst.Call]:
     names = (*_TRAINERS, _COMMAND_LINE, _OF_ARGUMENTS)
     calls = [call for name in names for call in roles.program.calls.get(name, ())]
     return [call for call in calls if makes(roles.path(call.func)) and not roles.dead(call)]
+
+
+def imported(roles: Roles) -> bool:
+    """Whether the program has parts that Lightning runs: modules, callbacks and data of it."""
+    if not (roles.program.mentions(*_PACKAGES) and roles.program.mentions(*_RUN)):
+        return False
+    scopes = (s for index in roles.program.modules.values() for s in index.scopes.values())
+    bindings = (b for scope in scopes for found in scope.bindings.values() for b in found)
+    return any(b.how is How.IMPORT and b.name.partition(".")[0] in _PACKAGES for b in bindings)
+
+
+def fabrics(roles: Roles) -> list[cst.Call]:
+    """The calls that make a Fabric."""
+    return [call for call in trainers(roles) if roles.path(call.func).endswith(".Fabric")]
 
 
 def makes(path: str) -> bool:

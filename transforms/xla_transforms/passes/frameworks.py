@@ -15,7 +15,6 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.frameworks import ACCELERATORS
 from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.scopes import How
-from xla_transforms.statements import sole_target
 
 UNCHANGED = Rule(
     "XLA921",
@@ -118,20 +117,13 @@ def _counts(context: Context) -> None:
     if context.frameworks.lightning:
         advice = 'write devices="auto"; trainer.world_size is the number of processes'
     elif context.frameworks.prepares:
-        advice = f"{_accelerator(context)}.num_processes is the number of processes, each with one device"
+        name = context.frameworks.accelerator_in(context.index) or "accelerator"
+        advice = f"{name}.num_processes is the number of processes, each with one device"
     else:
         return
     for call, path in context.reached:
         if path in COUNTS and not context.plan.taken(call):
             context.plan.report(LEFT, call, f"{path}() counts GPUs, and finds none on XLA", advice)
-
-
-def _accelerator(context: Context) -> str:
-    """The name under which the module has its Accelerator."""
-    made = (call for call, path in context.reached if path in ACCELERATORS)
-    targets = (sole_target(context.index.parent(call)) for call in made)
-    named = next((target for target in targets if target is not None), None)
-    return context.index.source.code(named) if named is not None else "accelerator"
 
 
 def _imports(context: Context) -> None:

@@ -1,4 +1,4 @@
-"""The fused optimizers of apex and DeepSpeed become torch's that compute the same, where every argument is known.
+"""Fused optimizers of apex and DeepSpeed become torch's that compute the same, if every argument is known.
 
 ``FusedAdam`` by default is AdamW's way of decaying weights, and no decay; torch's ``AdamW`` decays by 0.01.
 Source: NVIDIA apex, ``apex/optimizers/fused_adam.py``, ``fused_sgd.py``; DeepSpeed v0.18,
@@ -19,7 +19,7 @@ from xla_transforms.tree import has_star
 FUSED = Rule(
     "XLA409",
     "apex-optimizer",
-    "FusedAdam of apex or DeepSpeed becomes torch's AdamW without weight decay, or Adam; FusedSGD torch's SGD.",
+    "FusedAdam of apex or DeepSpeed becomes torch's AdamW that does not decay, or Adam; FusedSGD its SGD.",
     "On CUDA alone; by default FusedAdam is AdamW that does not decay (apex, optimizers/fused_adam.py).",
 )
 RULES = (FUSED,)

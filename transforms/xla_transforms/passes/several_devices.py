@@ -6,6 +6,8 @@ Source: pytorch/xla v2.9.0, the guide "PyTorch on XLA devices" (one process for 
 
 from __future__ import annotations
 
+import libcst as cst
+
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing import several_devices, sharding, shares_several
@@ -65,7 +67,7 @@ def _parted_states(context: Context) -> None:
         context.plan.report(SHARDED, call, told, advice)
     for call in context.program.calls.get("consolidate_state_dict", ()) if made else ():
         if context.roles.index(call) is context.index:
-            told = "it gathers the parts of the state by torch.distributed: optimizers of XLA have no such method"
+            told = "it gathers the state's parts by torch.distributed: optimizers of XLA have no such method"
             advice = "leave it out; what parts the state on XLA is saved by each replica in a file of its own"
             context.plan.report(SHARDED, call, told, advice)
 

@@ -31,7 +31,8 @@ _EXITS = ("sys.exit", "builtins.exit", "builtins.quit")
 def run(context: Context) -> None:
     index = context.index
     homes = {context.roles.index(call) for call in context.frameworks.trainers}
-    if not homes or index.scopes[index.source.module].bindings.get(_NAME):
+    launched = context.distributed and any(e.index is index for e in context.replicas.starts.entries)
+    if not homes or launched or index.scopes[index.source.module].bindings.get(_NAME):
         return
     guard = main_guard(index)
     if guard is None and _trains_at_top(context):
