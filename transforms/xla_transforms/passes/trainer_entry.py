@@ -18,7 +18,7 @@ from xla_transforms.wrapping import Wrapping, shared_names
 ENTRY = Rule(
     "XLA923",
     "trainer-entry-point",
-    "A script around transformers' Trainer gets a function _mp_fn(index) that calls its main().",
+    "A script around transformers' Trainer gets a function _mp_fn(index) that does what the script does.",
     "The launchers of transformers' examples and of SageMaker import the script and call _mp_fn in each "
     "process (transformers, examples/pytorch/xla_spawn.py).",
 )
