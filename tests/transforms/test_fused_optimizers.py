@@ -70,5 +70,6 @@ def test_that_of_deepspeed_takes_the_same(home: str) -> None:
 
 
 def test_that_of_deepspeed_for_the_cpu_is_told() -> None:
-    code = f"{HEAD}from deepspeed.ops.adam import DeepSpeedCPUAdam\n{BODY}a = DeepSpeedCPUAdam(net.parameters())\n"
+    head = f"{HEAD}from deepspeed.ops.adam import DeepSpeedCPUAdam\n"
+    code = f"{head}{BODY}a = DeepSpeedCPUAdam(net.parameters())\n"
     assert findings(code, "fused_optimizers", "syncfree", "packages") == [("XLA951", 2), ("XLA405", 4)]

@@ -39,9 +39,12 @@ def test_an_optimizer_that_parts_its_state_is_told_where_it_is_made() -> None:
     assert findings(code.format("ours.ZeroRedundancyOptimizer"), "several_devices") == []
 
 
-@pytest.mark.parametrize(("target", "word"), [("2.9", "zero_redundancy_optimizer.py"), ("sagemaker", "build the")])
+@pytest.mark.parametrize(
+    ("target", "word"), [("2.9", "zero_redundancy_optimizer.py"), ("sagemaker", "build the inner")]
+)
 def test_where_an_optimizer_gathers_its_state_is_told_too(target: str, word: str) -> None:
-    code = "import torch\nfrom torch.distributed.optim import ZeroRedundancyOptimizer as Zero\nmodel = net.cuda()\n"
+    code = "import torch\nfrom torch.distributed.optim import ZeroRedundancyOptimizer as Zero\n"
+    code += "model = net.cuda()\n"
     code += "optimizer = Zero(model.parameters(), torch.optim.Adam)\noptimizer.consolidate_state_dict(to=0)\n"
     found = migrate(code, "several_devices", settings=Settings(target=target)).findings
     assert [(f.code, f.span.line) for f in found] == [("XLA197", 4), ("XLA197", 5)]

@@ -18,6 +18,7 @@ from xla_transforms.findings import Change, Finding, Rule, Safety, Severity, Spa
 from xla_transforms.imports import ImportTable
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.targets.base import Spelling
+from xla_transforms.tree import walk
 
 Piece = cst.CSTNode | tuple[int, int]
 Render = Callable[[Piece], str]
@@ -100,6 +101,13 @@ class Planned:
         self._claim(statement)
         start, end, keep = self.plan.extent(statement)
         return self._site(start, end, lambda render: keep, removes=statement)
+
+    def close(self, node: cst.CSTNode) -> Planned:
+        """Have nobody write anything of an expression that goes or stays as it is, nor import for it."""
+        for part in walk(node):
+            if not self.plan.claims(part):
+                self._claim(part)
+        return self
 
     def cut(self, start: int, end: int, text: str = "") -> Planned:
         """Write ``text`` for a piece of the text, for heads of statements that are no nodes."""

@@ -76,9 +76,7 @@ def _for_gpus(context: Context, call: cst.Call) -> Iterator[tuple[cst.Arg, str, 
 
 def _drop(context: Context, call: cst.Call, arg: cst.Arg) -> None:
     change = context.plan.change(LOADED, arg, "Trainer places the model")
-    change.drop([*call.args], [arg])
-    for node in walk(arg.value):  # nothing of it is to be written, nor imported
-        context.plan.claim(node, change.id)
+    change.drop([*call.args], [arg]).close(arg.value)
 
 
 def _placed_by_trainer(context: Context, call: cst.Call, arg: cst.Arg) -> bool:
