@@ -13,7 +13,6 @@ from torch.utils.data.distributed import DistributedSampler
 from torch_xla.amp import syncfree
 
 
-
 class Net(nn.Module):
     def __init__(self):
         super().__init__()

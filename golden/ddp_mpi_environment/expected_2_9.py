@@ -23,8 +23,6 @@ def env_int(*names, default=0):
     return default
 
 
-
-
 def log(*words):
     if RANK != 0:
         return

@@ -187,7 +187,7 @@ TOPICS = (
                 Cause(
                     "Batches are padded to their longest text.",
                     'padding="max_length" with a max_length, in collators too.',
-                    ("XLA901",),
+                    ("XLA901", "XLA908"),
                 ),
                 Cause(
                     "The last batch of an epoch is smaller.",

@@ -6,6 +6,7 @@ import pytest
 from helpers import check_noop, check_transformed, findings, migrate, run_only
 
 from xla_transforms.engine import migrate_program
+from xla_transforms.settings import Settings
 
 LOOP = """\
 import torch
@@ -47,7 +48,7 @@ def test_lightning_that_names_the_gpu_is_told_to_name_xla(package: str, argument
     assert findings(code, "frameworks") == [("XLA922", 2)]
 
 
-@pytest.mark.parametrize("argument", ["max_epochs=1", 'accelerator="auto"'])
+@pytest.mark.parametrize("argument", ["max_epochs=1", 'accelerator="auto"', '**{"max_epochs": 1}'])
 def test_lightning_that_chooses_by_itself_needs_nothing(argument: str) -> None:
     code = f"import lightning as L\ntrainer = L.Trainer({argument})\n"
     assert findings(code, "frameworks") == [("XLA921", 2)]
@@ -131,6 +132,76 @@ def test_lightning_that_is_told_what_xla_refuses(argument: str) -> None:
 )  # fmt: skip
 def test_lightning_that_is_told_what_xla_takes(argument: str) -> None:
     assert findings(f"import lightning as L\nL.Trainer({argument})\n", "frameworks") == [("XLA921", 2)]
+
+
+ACCELERATOR = """\
+import argparse
+from accelerate import Accelerator
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--chosen", default="no", choices=["no", "bf16"])
+parser.add_argument("--free", default=None)
+parser.add_argument("--half", default="no", choices=["no", "fp16"])
+args = parser.parse_args()
+accelerator = Accelerator({})
+"""
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "deepspeed_plugin=None",
+        "fsdp_plugin=None, megatron_lm_plugin=None",
+        'dynamo_backend="no"',
+        "dynamo_backend=None",
+        "mixed_precision=args.chosen",
+        'mixed_precision="bf16" if args.free else "no"',
+        'rng_types=["torch", "xla"]',
+        "kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]",
+    ],
+)
+def test_what_accelerate_may_be_told_on_xla_is_no_finding(told: str) -> None:
+    found = check_noop(ACCELERATOR.format(told), "frameworks").findings
+    assert [f.code for f in found] == ["XLA921"]
+
+
+@pytest.mark.parametrize(
+    ("told", "severity", "word"),
+    [
+        ("deepspeed_plugin=plugin", "error", "each device holds the whole model"),
+        ("deepspeed_plugin=plugin if args.free else None", "error", "DeepSpeed"),
+        ("fsdp_plugin=plugin", "error", "no gradients are reduced"),
+        ("megatron_lm_plugin=plugin", "error", "Megatron"),
+        ("parallelism_config=plugin", "warning", "shards nothing"),
+        ('dynamo_backend="inductor"', "warning", "Dynamo"),
+        ("dynamo_plugin=plugin", "warning", "Dynamo"),
+        ('rng_types=["cuda"]', "error", "generator"),
+        ('mixed_precision="fp8"', "warning", "refuses fp8"),
+        ("mixed_precision=args.half", "warning", 'may be "fp16"'),
+        ('mixed_precision="fp16" if args.free else "no"', "warning", 'may be "fp16"'),
+        ("mixed_precision=args.free", "info", 'may be "fp16"'),
+        ("**{'fsdp_plugin': plugin}", "error", "no gradients are reduced"),
+        ("**dict(fsdp_plugin=plugin)", "error", "no gradients are reduced"),
+        ("**load()", "info", "not known here"),
+    ],
+)
+def test_what_accelerate_is_told_that_xla_passes_over(told: str, severity: str, word: str) -> None:
+    found = [f for f in check_noop(ACCELERATOR.format(told), "frameworks").findings if f.code == "XLA922"]
+    assert [f.severity.label for f in found] == [severity]
+    assert word in found[0].message
+
+
+def test_float16_stays_where_the_devices_are_gpus() -> None:
+    code = ACCELERATOR.format('mixed_precision="fp16"')
+    assert [f.code for f in check_noop(code, settings=Settings(target="sagemaker")).findings] == ["XLA921"]
+
+
+def test_accelerate_counts_processes() -> None:
+    code = LOOP.replace("accelerator = Acc", "acc = Acc").replace("accelerator.", "acc.")
+    found = check_noop(code + "n = torch.cuda.device_count()\n").findings
+    assert [(f.code, "acc.num_processes" in (f.advice or "")) for f in found if f.code != "XLA921"] == [
+        ("XLA922", True)
+    ]
 
 
 def test_accelerate_that_is_told_float16() -> None:

@@ -59,3 +59,17 @@ def test_other_names_of_the_package_are_still_told() -> None:
     code = f"{HEAD}from apex.optimizers import FusedAdam, FusedLAMB\n{BODY}a = FusedAdam(net.parameters())\n"
     code += "b = FusedLAMB(net.parameters())\n"
     assert findings(code, "fused_optimizers", "syncfree", "packages") == [("XLA951", 2), ("XLA405", 5)]
+
+
+@pytest.mark.parametrize("home", ["deepspeed.ops.adam", "deepspeed.ops.adam.fused_adam"])
+def test_that_of_deepspeed_takes_the_same(home: str) -> None:
+    code = f"{HEAD}from {home} import FusedAdam\n{BODY}optimizer = FusedAdam(net.parameters(), lr=1e-3)\n"
+    written = "torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.0)"
+    check_transformed(code, f"{HEAD}{BODY}optimizer = {written}\n", "fused_optimizers", "packages")
+    assert findings(code, "fused_optimizers", "packages", "frameworks") == []
+
+
+def test_that_of_deepspeed_for_the_cpu_is_told() -> None:
+    head = f"{HEAD}from deepspeed.ops.adam import DeepSpeedCPUAdam\n"
+    code = f"{head}{BODY}a = DeepSpeedCPUAdam(net.parameters())\n"
+    assert findings(code, "fused_optimizers", "syncfree", "packages") == [("XLA951", 2), ("XLA405", 4)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import check_noop, migrate
+from helpers import check_noop, check_transformed, migrate
 
 from xla_transforms.settings import Settings
 
@@ -43,6 +43,33 @@ def test_a_class_of_another_package_may_take_what_it_likes() -> None:
 def test_what_is_for_gpus_is_an_error(told: str) -> None:
     outcome = check_noop(code(told))
     assert [(f.code, f.severity.label) for f in outcome.findings] == [("XLA198", "error")]
+
+
+@pytest.mark.parametrize("told", ['device_map={"": 0}', 'device_map={"": place}', 'device_map="cuda:0"'])
+@pytest.mark.parametrize("given", ["model", "model=model", "get_peft_model(model, config)"])
+def test_a_device_map_of_one_device_goes_where_trainer_places_the_model(told: str, given: str) -> None:
+    head = f"from peft import get_peft_model\nplace = torch.cuda.current_device()\n{HEAD}"
+    before = f'{head}model = AutoModel.from_pretrained("m", {told}, cache_dir="c")\nTrainer({given})\n'
+    check_transformed(before, before.replace(f"{told}, ", ""), *PASS)
+
+
+def test_nothing_is_imported_for_a_device_map_that_goes() -> None:
+    told = 'device_map={"": torch.cuda.current_device()}'
+    assert "torch_xla" not in migrate(code(told, "Trainer(model)\n"), *PASS, "cuda_utilities").data.decode()
+
+
+@pytest.mark.parametrize(
+    "told",
+    ['device_map="auto"', 'device_map={"a": 0, "b": 1}', 'device_map={"": 0}, load_in_4bit=True',
+     'device_map={"": 0}, quantization_config=BitsAndBytesConfig(load_in_4bit=True)'],
+)  # fmt: skip
+def test_a_device_map_that_says_more_stays(told: str) -> None:
+    check_noop(code(told, "Trainer(model)\n"), *PASS)
+
+
+def test_a_device_map_of_a_model_that_trainer_is_not_given_stays() -> None:
+    outcome = check_noop(code('device_map={"": 0}', "Trainer(other)\n"), *PASS)
+    assert [f.code for f in outcome.findings] == ["XLA198"]
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,11 @@ def test_a_collator_of_language_models_is_mentioned() -> None:
     (mentioned,) = migrate(HEAD + line, "padding").findings
     assert (mentioned.code, mentioned.severity.label) == ("XLA901", "info")
     assert found(line + 'tok(texts, padding="max_length", max_length=64)') == []
+
+
+@pytest.mark.parametrize(
+    "framework", ["import accelerate\naccelerate.Accelerator()\n", "import lightning as L\nL.Trainer()\n"]
+)
+def test_padding_is_told_beside_frameworks_that_name_no_gpu(framework: str) -> None:
+    code = framework + HEAD.replace(".cuda()", "") + "DataCollatorWithPadding(tok)\n"
+    assert findings(code, "padding") == [("XLA901", 10)]

@@ -346,3 +346,29 @@ def test_an_integer_option_in_the_environment() -> None:
 def test_other_targets_ignore_the_number() -> None:
     outcome = migrate("import os\nos.environ.setdefault('GPU_NUM_DEVICES', '4')\n", *NUMBERS)
     assert [(f.code, f.severity.label) for f in outcome.findings] == [("XLA933", "info")]
+
+
+# ---- GPUs that are counted for the variable
+
+COUNTED = 'import os\nimport torch\n{}os.environ["GPU_NUM_DEVICES"] = {}\nmodel = nn.Linear(1, 1).cuda()\n'
+COUNT = "torch.cuda.device_count()"
+TOLD = 'os.environ["SM_NUM_GPUS"]'
+COUNTING = ("gpu_numbers", "cuda_utilities")
+
+
+@containers
+@pytest.mark.parametrize("value", [f"str({COUNT})", f'f"{{{COUNT}}}"', COUNT])
+def test_the_runtime_is_not_asked_for_what_it_starts_with(value: str) -> None:
+    check_transformed(COUNTED.format("", value), COUNTED.format("", TOLD), *COUNTING, rules={"XLA933"})
+
+
+@containers
+def test_a_count_that_has_a_name_is_that_of_the_machine() -> None:
+    before, after = f"n = {COUNT}\n", f"n = int({TOLD})\n"
+    check_transformed(COUNTED.format(before, "str(n)"), COUNTED.format(after, TOLD), *COUNTING)
+
+
+@pytest.mark.parametrize(("target", "severity"), [("2.1", "warning"), ("2.5", "warning"), ("2.9", "info")])
+def test_elsewhere_a_count_stays_and_is_told(target: str, severity: str) -> None:
+    outcome = check_noop(COUNTED.format("", f"str({COUNT})"), *COUNTING, settings=Settings(target=target))
+    assert [(f.code, f.severity.label) for f in outcome.findings] == [("XLA933", severity)]

@@ -6,6 +6,7 @@ import pytest
 from helpers import check_noop, findings, migrate
 
 from xla_transforms.engine import migrate_program
+from xla_transforms.settings import Settings
 
 LOOP = """
 for x in loader:
@@ -36,6 +37,21 @@ def test_an_optimizer_that_parts_its_state_is_told_where_it_is_made() -> None:
     code += "optimizer = {}(model.parameters(), optimizer_class=torch.optim.Adam, lr=0.1)\n"
     assert findings(code.format("ZeroRedundancyOptimizer"), "several_devices") == [("XLA197", 4)]
     assert findings(code.format("ours.ZeroRedundancyOptimizer"), "several_devices") == []
+
+
+@pytest.mark.parametrize(
+    ("target", "word"), [("2.9", "zero_redundancy_optimizer.py"), ("sagemaker", "build the inner")]
+)
+def test_where_an_optimizer_gathers_its_state_is_told_too(target: str, word: str) -> None:
+    code = "import torch\nfrom torch.distributed.optim import ZeroRedundancyOptimizer as Zero\n"
+    code += "model = net.cuda()\n"
+    code += "optimizer = Zero(model.parameters(), torch.optim.Adam)\noptimizer.consolidate_state_dict(to=0)\n"
+    found = migrate(code, "several_devices", settings=Settings(target=target)).findings
+    assert [(f.code, f.span.line) for f in found] == [("XLA197", 4), ("XLA197", 5)]
+    assert word in found[0].advice
+    assert "leave it out" in found[1].advice
+    other = code.replace("torch.distributed.optim", "ours")
+    assert findings(other, "several_devices") == []
 
 
 def test_workers_that_call_one_another_are_left() -> None:

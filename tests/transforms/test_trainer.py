@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 
 import pytest
-from helpers import check_noop, check_transformed, findings, migrate
+from helpers import check_noop, check_transformed, findings, migrate, only
 
 from xla_transforms.engine import migrate_program
 from xla_transforms.settings import Settings
@@ -254,13 +254,54 @@ def test_a_main_guard_that_is_no_function_is_reported(body: str) -> None:
     assert [f.code for f in check_noop(code, "trainer_entry").findings] == ["XLA923"]
 
 
-def test_a_script_without_main_is_reported() -> None:
-    outcome = check_noop(trainer(), "trainer_entry")
+@pytest.mark.parametrize(
+    "line", ["import train", "print(1)\nexec('x = 1')", "print(1)\nif 1:\n    from os import *"]
+)
+def test_a_script_without_main_whose_lines_cannot_move_is_reported(line: str) -> None:
+    files = {"train.py": (f"{line}\n{trainer()}").encode()}
+    if line == "import train":  # what another one imports is no script
+        files = {"train.py": trainer().encode(), "other.py": f"{line}\n".encode()}
+    with only("trainer_entry"):
+        outcome = migrate_program(files)["train.py"]
+    assert not outcome.changes
     assert [f.code for f in outcome.findings] == ["XLA923"]
 
 
-def test_the_script_that_starts_a_module_with_trainer_gets_the_entry_point() -> None:
-    head = "import torch\nimport library  # device\n\n\ndef main():\n    library.run()\n\n\n"
+def test_a_module_that_only_defines_what_trains_is_reported() -> None:
+    code = entry("main()").partition("# by hand")[0]
+    assert [f.code for f in check_noop(code, "trainer_entry").findings] == ["XLA923"]
+
+
+def test_a_script_without_main_becomes_the_function_that_launchers_call() -> None:
+    head = f"{IMPORTS}parser = argparse.ArgumentParser()\n"
+    head = head.replace("import torch", "import argparse\nimport torch")
+    head = head.replace("import Seq2SeqTrainer", "import AutoTokenizer")
+    made = [
+        "tok = AutoTokenizer.from_pretrained('tiny')",
+        'args = TrainingArguments("out")',
+        "coach = Trainer(model=net, args=args)",
+        "coach.train()",
+    ]
+    shown = "\n\ndef count(rows):\n    return tok(rows)\n\n\n"
+    before = head + made[0] + "\n" + shown + "\n".join(made[1:]) + "\n"
+    body = "".join(f"    {line}\n" for line in (*made[:1], "", *made[1:])).replace("    \n", "\n")
+    after = f"{head}{shown}def _mp_fn(index):\n    global tok\n{body}\n\n{GUARD.format('_mp_fn(0)')}"
+    check_transformed(before, after, "trainer_entry")
+
+
+def test_a_device_that_is_chosen_above_the_guard_is_chosen_in_each_process() -> None:
+    lines = 'device = torch.device("cuda")\nn = torch.cuda.device_count()\n\n\n'
+    before = entry("main()").replace("def main():\n", f"{lines}def main():\n    print(device, n)\n")
+    outcome = migrate(before, "trainer_entry", "device", "cuda_utilities")
+    text = outcome.data.decode()
+    assert "def _mp_fn(index):\n    global device, n\n    device = torch_xla.device()\n    n = " in text
+    assert text.endswith(GUARD.format("_mp_fn(0)"))
+    assert "\n\n\n\n" not in text
+
+
+@pytest.mark.parametrize("above", ["import torch\nimport library  # device\n", "import library\n"])
+def test_the_script_that_starts_a_module_with_trainer_gets_the_entry_point(above: str) -> None:
+    head = above + "\n\ndef main():\n    library.run()\n\n\n"
     start = head + GUARD.format("main()")
     library = entry("main()").partition("# by hand")[0].replace("def main", "def run")
     outcomes = migrate_program({"start.py": start.encode(), "library.py": library.encode()})
@@ -274,7 +315,7 @@ def test_a_module_with_trainer_says_nothing_of_a_script_beside_it() -> None:
     files = {"other.py": other.encode(), "train.py": b"import other\n" + trainer().encode()}
     outcomes = migrate_program(files)
     assert outcomes["other.py"].code == other
-    assert "XLA923" in {f.code for f in outcomes["train.py"].findings}
+    assert "def _mp_fn(index):" in outcomes["train.py"].code
 
 
 def test_a_script_without_trainer_gets_no_entry_point() -> None:
@@ -359,7 +400,7 @@ def test_everything_at_once_names_the_rules_of_the_case() -> None:
         "import Seq2SeqTrainer", "import DataCollatorWithPadding"
     )
     codes = {f.code for f in migrate(code).findings}
-    assert codes == {"XLA901", "XLA921", "XLA923", "XLA925", "XLA926", "XLA928", "XLA929"}
+    assert codes == {"XLA901", "XLA921", "XLA925", "XLA926", "XLA928", "XLA929"}
 
 
 # ---- what is for GPUs alone, and classes that others derive
@@ -414,7 +455,8 @@ def test_the_command_line_of_gpus_keeps_float16() -> None:
 def test_trainers_that_other_packages_derive(package: str, made: str, trained: str) -> None:
     code = f"from {package} import {made}, {trained}\ncoach = {trained}(net, {made}('out'{{}}))\n"
     name = ', optim="adamw_torch_xla"'
-    outcome = check_transformed(code.format(""), code.format(name), rules={"XLA924"})
+    passes = ("frameworks", "trainer_arguments")
+    outcome = check_transformed(code.format(""), code.format(name), *passes, rules={"XLA924"})
     assert "XLA921" in [f.code for f in outcome.findings]
     check_noop(code.format("").replace(f"from {package}", "from ours"))
 

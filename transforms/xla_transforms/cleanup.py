@@ -25,6 +25,7 @@ _REMOVABLE = (
     "torch.utils.checkpoint",
     "contextlib.nullcontext",
     "apex",
+    "deepspeed.ops.adam",
 )
 
 

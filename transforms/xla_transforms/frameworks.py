@@ -11,6 +11,7 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import bases
 from xla_transforms.roles.facts import of_kind
+from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import is_main_guard, method, receiver, value_of, walk
 
 _TRAINERS = ("Trainer", "Seq2SeqTrainer")
@@ -101,6 +102,24 @@ class Frameworks:
         calls = self.program.calls.get("Accelerator", ()) if self.program.mentions("accelerate") else ()
         fabric = any(self.roles.path(call.func).endswith(".Fabric") for call in self.lightning)
         return fabric or any(self.roles.path(call.func) in ACCELERATORS for call in calls)
+
+    @cached_property
+    def group_free(self) -> str:
+        """The framework that starts the program's processes, which on XLA join no process group; or none."""
+        if self.program.calls.get("init_process_group"):
+            return ""
+        if self.lightning or lightning.imported(self.roles):
+            return "Lightning"
+        return "Accelerate" if self.prepares else "transformers' Trainer" if self.trainers else ""
+
+    def accelerator_in(self, index: ModuleIndex) -> str:
+        """The name under which a module has the Accelerator that it makes; empty where it makes none."""
+        calls = self.program.calls.get("Accelerator", ()) if self.prepares else ()
+        for call in (c for c in calls if self.roles.index(c) is index):
+            assign = index.parent(call)
+            if isinstance(assign, cst.Assign) and self.roles.path(call.func) in ACCELERATORS:
+                return index.source.code(assign.targets[0].target)
+        return ""
 
     def alone(self, node: cst.CSTNode) -> bool:
         """Whether a condition around a node asks Accelerate or Trainer for their main process."""

@@ -17,7 +17,9 @@ GPU = re.compile(r"cuda|accelerator|device|gpu|nccl|\bget_rank\(|\.to\(\s*\d", r
 # name. Not every module: data that several scripts share would make one program of them, with one launch.
 RELATED = re.compile(r"cuda|\brank|_rank|world_size|distributed|optim|\.step\(", re.IGNORECASE)
 # What the modules of a program that train say: those that import them may hold its loops, or start it.
-TRAINS = re.compile(r"\.(?:backward|step|spawn|launch)\(|DistributedDataParallel|init_process_group")
+TRAINS = re.compile(
+    r"\.(?:backward|step|spawn|launch)\(|DistributedDataParallel|init_process_group|(?<!class )\b\w*Trainer\("
+)
 # A module that a framework trains, or that starts training jobs, concerns the tool without naming CUDA.
 FRAMEWORKS = (
     "transformers|trl|sentence_transformers|accelerate|lightning|pytorch_lightning|ignite|horovod|fairscale|"

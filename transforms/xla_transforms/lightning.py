@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles import Kind, Roles, options
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.roles.options import of_call
+from xla_transforms.scopes import How
 from xla_transforms.tree import number_value, string_value
 
 _PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 _TRAINERS = ("Trainer", "Fabric")
+_RUN = ("LightningModule", "LightningDataModule", "Callback")
 _COMMAND_LINE = "LightningCLI"
 _OF_ARGUMENTS = "from_argparse_args"
 _GPU = ("gpu", "cuda")
@@ -55,6 +56,20 @@ def trainers(roles: Roles) -> list[cst.Call]:
     return [call for call in calls if makes(roles.path(call.func)) and not roles.dead(call)]
 
 
+def imported(roles: Roles) -> bool:
+    """Whether the program has parts that Lightning runs: modules, callbacks and data of it."""
+    if not (roles.program.mentions(*_PACKAGES) and roles.program.mentions(*_RUN)):
+        return False
+    scopes = (s for index in roles.program.modules.values() for s in index.scopes.values())
+    bindings = (b for scope in scopes for found in scope.bindings.values() for b in found)
+    return any(b.how is How.IMPORT and b.name.partition(".")[0] in _PACKAGES for b in bindings)
+
+
+def fabrics(roles: Roles) -> list[cst.Call]:
+    """The calls that make a Fabric."""
+    return [call for call in trainers(roles) if roles.path(call.func).endswith(".Fabric")]
+
+
 def makes(path: str) -> bool:
     """Whether a call by this path makes a Trainer or Fabric of Lightning."""
     home, _, name = path.removesuffix(f".{_OF_ARGUMENTS}").rpartition(".")
@@ -62,9 +77,9 @@ def makes(path: str) -> bool:
 
 
 def told(roles: Roles, call: cst.Call) -> list[Told]:
-    """What a call tells Lightning by name, be it in the ``**options`` that it hands on."""
-    named = of_call(roles, call).named
-    return [Told(name, value) for name in _ADVICE for value in named.get(name, ())]
+    """What a call tells Lightning by name, be it in ``**options``."""
+    named = options.told(roles, call).named
+    return [Told(name, value) for name in _ADVICE for other, value in named if other == name]
 
 
 def advice(one: Told) -> str:
@@ -121,7 +136,7 @@ def unknown(roles: Roles, call: cst.Call) -> Iterator[str]:
     name = roles.path(call.func).rpartition(".")[2]
     if name in (_COMMAND_LINE, _OF_ARGUMENTS):
         yield f"{name} hands on what the command line says"
-    elif of_call(roles, call).others:
+    elif options.told(roles, call).open:
         yield "what ** hands to Lightning is not known here"
     for one in told(roles, call):
         if one.name == "accelerator" and not strings(roles, one.value):

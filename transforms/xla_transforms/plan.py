@@ -18,6 +18,7 @@ from xla_transforms.findings import Change, Finding, Rule, Safety, Severity, Spa
 from xla_transforms.imports import ImportTable
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.targets.base import Spelling
+from xla_transforms.tree import walk
 
 Piece = cst.CSTNode | tuple[int, int]
 Render = Callable[[Piece], str]
@@ -100,6 +101,13 @@ class Planned:
         self._claim(statement)
         start, end, keep = self.plan.extent(statement)
         return self._site(start, end, lambda render: keep, removes=statement)
+
+    def close(self, node: cst.CSTNode) -> Planned:
+        """Have nobody write anything of an expression that goes or stays as it is, nor import for it."""
+        for part in walk(node):
+            if not self.plan.claims(part):
+                self._claim(part)
+        return self
 
     def cut(self, start: int, end: int, text: str = "") -> Planned:
         """Write ``text`` for a piece of the text, for heads of statements that are no nodes."""
@@ -417,13 +425,18 @@ def _always(text: str) -> Callable[[Render], str]:
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
     """Start and end of the lines of a statement, and the text to leave: none.
 
-    The blank lines above a definition only set it apart.
+    The blank lines above a definition only set it apart; of those on both sides of a block the fewer go.
     """
     source = index.source
     start = source.line_start(source.offsets(next(iter(getattr(statement, "decorators", ())), statement))[0])
+    end = source.lines_end(statement)
     if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
         start = source.blank_start(start)
-    return start, source.lines_end(statement), ""
+    elif isinstance(statement, (cst.Try, cst.If, cst.With)) and index.parent(statement) is source.module:
+        above, below = source.blank_start(start), source.blank_end(end)
+        if above < start and below > end:
+            start, end = (above, end) if start - above < below - end else (start, below)
+    return start, end, ""
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

@@ -56,6 +56,7 @@ class Wrapping:
         above = render((self.before, self.start)) if self.before < self.start else ""
         newline, unit = self.source.newline, self.source.indent
         kept, moved = self._parted(render)
+        kept = _below(above, kept, newline)
         body = indented(moved.strip("\r\n") + newline, unit) if moved.strip() else ""
         if self.guard is not None:
             spoken = body.rstrip().rpartition(newline)[2].lstrip().startswith("#")
@@ -64,7 +65,7 @@ class Wrapping:
             body = f"{unit}pass{newline}"
         shared = self._shared(body)
         line = f"{unit}global {', '.join(shared)}{newline}" if shared else ""
-        kept = kept.rstrip() + newline * 3 if kept.strip() else newline
+        kept = kept.rstrip() + newline * 3 if kept.strip() else _below(above, newline * 2, newline)
         tail = newline.join(["", "", *self.tail, ""])
         ended = self.source.text[: self.end].endswith(("\n", "\r"))
         text = f"{above}{kept}{self.head}{newline}{line}{body.rstrip()}{newline}{tail}"
@@ -132,6 +133,16 @@ class Wrapping:
             for statement, piece in self._pieces()
             if statement in self.moved or statement is self.guard
         )
+
+
+def _below(above: str, text: str, newline: str) -> str:
+    """A text with as many blank lines at its head as it has, those that end the text above among them."""
+    if not above.strip():
+        return text.lstrip("\r\n")
+    lines = text.lstrip("\r\n")
+    missing = text[: len(text) - len(lines)].count(newline)
+    ends = above[len(above.rstrip("\r\n")) :].count(newline)
+    return newline * max(missing - max(ends - 1, 0), 0) + lines
 
 
 def _block(text: str) -> str:

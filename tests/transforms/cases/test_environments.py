@@ -69,15 +69,14 @@ if conf.local_rank in (-1, 0):
 def test_a_script_around_a_trainer_is_not_migrated_too_far() -> None:
     text = becomes(
         TRAINER,
-        '    "out", per_device_train_batch_size=16, bf16=True, dataloader_num_workers=4\n',
-        "torch.__future__.set_swap_module_params_on_conversion(True)\ncoach = Trainer(\n",
-        'coach.train()\ncoach.save_model("out/final")\n',
+        '        "out", per_device_train_batch_size=16, bf16=True, dataloader_num_workers=4\n',
+        "    torch.__future__.set_swap_module_params_on_conversion(True)\n    coach = Trainer(\n",
+        '    coach.train()\n    coach.save_model("out/final")\n',
     ).data.decode()
     assert not [w for w in ("MpDeviceLoader", "optimizer_step", "xm.save", "Sampler") if w in text]
     says(
         TRAINER,
         "XLA926 info: conf = TrainingArguments(",
         "XLA921 info: coach = Trainer(",
-        "XLA923 info: coach = Trainer(",
         "XLA901 warning: data_collator=DataCollatorWithPadding(tok),",
     )

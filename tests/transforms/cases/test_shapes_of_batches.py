@@ -108,8 +108,8 @@ def test_the_sampler_of_replicas_drops_what_its_loader_drops() -> None:
     becomes(
         ONE + EPOCHS.format(", drop_last=True"),
         "    train_sampler = DistributedSampler(\n"
-        "        tiles, num_replicas=xr.world_size(), rank=xr.global_ordinal(), "
-        "shuffle=True, drop_last=True\n    )\n"
+        "        tiles,\n        num_replicas=xr.world_size(),\n        rank=xr.global_ordinal(),\n"
+        "        shuffle=True,\n        drop_last=True,\n    )\n"
         "    train = DataLoader(tiles, batch_size=32, sampler=train_sampler, drop_last=True)\n",
         "    hold = DataLoader(tiles_val, batch_size=32)\n",
         settings=REPLICAS,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import libcst as cst
 
-from xla_transforms import lightning
+from xla_transforms import accelerate, lightning
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.frameworks import ACCELERATORS
 from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.scopes import How
-from xla_transforms.tree import given, string_value
 
 UNCHANGED = Rule(
     "XLA921",
@@ -34,7 +33,6 @@ LEFT = Rule(
 )
 RULES = (UNCHANGED, LEFT)
 
-_ACCELERATE = "https://huggingface.co/docs/accelerate/concept_guides/training_tpu"
 _LIGHTNING = "https://lightning.ai/docs/pytorch/stable/accelerators/tpu_intermediate.html"
 _IMPORTS = {
     "horovod": "{starter} starts one process a device, and xm.optimizer_step reduces the gradients: "
@@ -58,20 +56,24 @@ def run(context: Context) -> None:
             context.plan.report(UNCHANGED, call, message, advice)
     for call, path in context.reached:
         if path in ACCELERATORS:
-            half = given(call, "mixed_precision")
-            if half is not None and string_value(half.value) == "fp16":
-                advice = 'write mixed_precision="bf16", which needs no loss scaling'
-                context.plan.report(LEFT, half, "Accelerate refuses fp16 on TPUs", advice)
-            message = "Accelerate prepares model, optimizer and loaders for XLA: their loops stay as they are"
-            advice = f"start it by accelerate launch with a config for XLA: {_ACCELERATE}"
-            context.plan.report(UNCHANGED, call, message, advice)
+            _accelerate(context, call)
     for call in context.frameworks.lightning:
         if context.roles.index(call) is context.index:
             _lightning(context, call)
-    if context.frameworks.lightning:
-        _counts(context)
+    _counts(context)
     _engine(context)
     _imports(context)
+
+
+def _accelerate(context: Context, call: cst.Call) -> None:
+    """Report what Accelerate is told that XLA refuses or passes over."""
+    roles = context.roles
+    for one in accelerate.told(roles, call, bfloat16=context.target.autocast_dtype == "bfloat16"):
+        place = one.value if roles.index(one.value) is context.index else call
+        context.plan.report(LEFT, place, one.message, one.advice, severity=one.severity)
+    message = "Accelerate prepares model, optimizer and loaders for XLA: their loops stay as they are"
+    advice = f"start it by accelerate launch with a config for XLA: {accelerate.GUIDE}"
+    context.plan.report(UNCHANGED, call, message, advice)
 
 
 def _engine(context: Context) -> None:
@@ -111,10 +113,16 @@ def _lightning(context: Context, call: cst.Call) -> None:
 
 
 def _counts(context: Context) -> None:
-    """Report where GPUs are still counted: until Lightning starts its processes XLA must not be asked."""
+    """Report where GPUs are still counted: until a framework starts its processes XLA must not be asked."""
+    if context.frameworks.lightning:
+        advice = 'write devices="auto"; trainer.world_size is the number of processes'
+    elif context.frameworks.prepares:
+        name = context.frameworks.accelerator_in(context.index) or "accelerator"
+        advice = f"{name}.num_processes is the number of processes, each with one device"
+    else:
+        return
     for call, path in context.reached:
         if path in COUNTS and not context.plan.taken(call):
-            advice = 'write devices="auto"; trainer.world_size is the number of processes'
             context.plan.report(LEFT, call, f"{path}() counts GPUs, and finds none on XLA", advice)
 
 

@@ -1,7 +1,8 @@
-"""apex's fused optimizers become those of torch that compute the same, where every argument is known.
+"""Fused optimizers of apex and DeepSpeed become torch's that compute the same, if every argument is known.
 
 ``FusedAdam`` by default is AdamW's way of decaying weights, and no decay; torch's ``AdamW`` decays by 0.01.
-Source: NVIDIA apex, ``apex/optimizers/fused_adam.py``, ``fused_sgd.py``; pytorch v2.9, ``torch/optim``.
+Source: NVIDIA apex, ``apex/optimizers/fused_adam.py``, ``fused_sgd.py``; DeepSpeed v0.18,
+``deepspeed/ops/adam/fused_adam.py``, which takes the same; pytorch v2.9, ``torch/optim``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xla_transforms.tree import has_star
 FUSED = Rule(
     "XLA409",
     "apex-optimizer",
-    "apex's FusedAdam becomes torch's AdamW without weight decay, or Adam; its FusedSGD torch's SGD.",
+    "FusedAdam of apex or DeepSpeed becomes torch's AdamW that does not decay, or Adam; FusedSGD its SGD.",
     "On CUDA alone; by default FusedAdam is AdamW that does not decay (apex, optimizers/fused_adam.py).",
 )
 RULES = (FUSED,)
@@ -56,14 +57,18 @@ _SGD = _Twin(
     {"wd_after_momentum": ("False",), "materialize_master_grads": _EITHER, "set_grad_none": _EITHER},
 )
 _TWINS = {
-    f"apex.optimizers.{module}{name}": (name, twin)
-    for name, file, twin in (("FusedAdam", "fused_adam.", _ADAM), ("FusedSGD", "fused_sgd.", _SGD))
+    f"{home}.{module}{name}": (name, twin)
+    for home, name, file, twin in (
+        ("apex.optimizers", "FusedAdam", "fused_adam.", _ADAM),
+        ("apex.optimizers", "FusedSGD", "fused_sgd.", _SGD),
+        ("deepspeed.ops.adam", "FusedAdam", "fused_adam.", _ADAM),
+    )
     for module in ("", file)
 }
 
 
 def run(context: Context) -> None:
-    if not context.uses_cuda or not context.program.mentions("apex"):
+    if not context.uses_cuda or not context.program.mentions("apex", "deepspeed"):
         return
     for call in list(context.index.all(cst.Call)):
         assert isinstance(call, cst.Call)

@@ -13,8 +13,9 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.jobs import Job, constant, entry, jobs
 from xla_transforms.roles import Kind
+from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.statements import sole_target
-from xla_transforms.tree import destination, has_star, method, number_value, string_value, value_of
+from xla_transforms.tree import destination, has_star, method, number_value, string_value, value_of, walk
 
 NUMBER = Rule(
     "XLA933",
@@ -112,7 +113,9 @@ def _is_place(context: Context, target: cst.Subscript) -> bool:
 
 def _in_script(context: Context, place: cst.CSTNode, value: cst.BaseExpression) -> None:
     number = number_value(value)
-    if (number is not None or context.roles.is_a(value, Kind.NUMBER)) and context.plan.free(value):
+    if counts := _counts(context, value):
+        _counted(context, place, value, counts)
+    elif (number is not None or context.roles.is_a(value, Kind.NUMBER)) and context.plan.free(value):
         change = context.plan.change(NUMBER, value, "os.environ takes strings alone")
         if number is not None:
             change.replace(value, f'"{number}"')
@@ -122,6 +125,32 @@ def _in_script(context: Context, place: cst.CSTNode, value: cst.BaseExpression) 
         message = f"torch_xla {context.target.name} ignores {_NAME}"
         advice = "PJRT_DEVICE (CPU, TPU) chooses the device, TPU_NUM_DEVICES or CPU_NUM_DEVICES how many"
         context.plan.report(NUMBER, place, message, advice, severity=Severity.INFO)
+
+
+def _counts(context: Context, value: cst.BaseExpression) -> list[cst.Call]:
+    """Where GPUs are counted for a value, be it by way of a variable."""
+    names = [node for node in walk(value) if isinstance(node, cst.Name)]
+    bindings = (b for name in names for b in context.roles.bindings(name) if not b.path)
+    bound = [binding.value for binding in bindings if binding.value is not None]
+    found = (node for part in (value, *bound) for node in walk(part) if isinstance(node, cst.Call))
+    return [call for call in found if context.roles.path(call.func) in COUNTS]
+
+
+def _counted(
+    context: Context, place: cst.CSTNode, value: cst.BaseExpression, calls: list[cst.Call]
+) -> None:
+    """GPUs are counted for the variable: the runtime, which reads it as it starts, cannot be asked for them."""
+    change = context.plan.change(NUMBER, place, "SageMaker tells how many GPUs there are")
+    apart = [call for call in calls if not context.index.within(call, value) and context.plan.free(call)]
+    if context.target.launcher:
+        told = f'{change.use("os")}.environ["SM_NUM_GPUS"]'
+        change.replace(value, told)
+        for call in apart:
+            change.replace(call, f"int({told})").close(call)
+    elif context.target.releases[0] < (2, 9):
+        message = "the XLA runtime reads this as it starts, and cannot be asked for it"
+        context.plan.report(NUMBER, place, message, "write the number of GPUs of one machine, as a string")
+    change.close(value)
 
 
 def _copied(context: Context) -> None:

@@ -14,7 +14,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
-from xla_transforms.tree import given, string_value, walk
+from xla_transforms.tree import given, string_value, value_of, walk
 
 LOADED = Rule(
     "XLA198",
@@ -23,7 +23,6 @@ LOADED = Rule(
     "Where there is no GPU device_map leaves the model on the CPU, and kernels made for CUDA fail "
     "(transformers v4.57, modeling_utils.py).",
     Severity.ERROR,
-    Safety.DISPLAY,
 )
 HALF = Rule(
     "XLA199",
@@ -36,6 +35,7 @@ HALF = Rule(
 RULES = (LOADED, HALF)
 
 _PACKAGES = ("transformers.", "diffusers.", "peft.", "trl.", "sentence_transformers.")
+_ADAPTED = ("peft.get_peft_model", "peft.mapping.get_peft_model")
 _HALF = ("torch.float16", "torch.half", "float16")
 _QUANTISED = ("load_in_8bit", "load_in_4bit")
 _FLASH = ("flash_attention_2", "flash_attention_3", "kernels-community/flash-attn")
@@ -48,7 +48,10 @@ def run(context: Context) -> None:
     for call, path in context.reached:
         if path.startswith(_PACKAGES) and path.endswith(".from_pretrained"):
             for arg, message, advice in _for_gpus(context, call):
-                context.plan.report(LOADED, arg, message, advice)
+                if _placed_by_trainer(context, call, arg):
+                    _drop(context, call, arg)
+                else:
+                    context.plan.report(LOADED, arg, message, advice)
             _half(context, call)
 
 
@@ -69,6 +72,36 @@ def _for_gpus(context: Context, call: cst.Call) -> Iterator[tuple[cst.Arg, str, 
     if kernels is not None and _texts(context, kernels.value) & set(_FLASH):
         message = f"{context.index.source.code(kernels)} needs flash-attn, which only runs on CUDA"
         yield kernels, message, 'write attn_implementation="sdpa" or "eager"'
+
+
+def _drop(context: Context, call: cst.Call, arg: cst.Arg) -> None:
+    change = context.plan.change(LOADED, arg, "Trainer places the model")
+    change.drop([*call.args], [arg]).close(arg.value)
+
+
+def _placed_by_trainer(context: Context, call: cst.Call, arg: cst.Arg) -> bool:
+    """Whether a device map only names the one device of a model, not quantised, that Trainer is given."""
+    if not _names_one(arg.value) or not context.plan.free(arg.value):
+        return False
+    told = ((given(call, name), name) for name in (*_QUANTISED, "quantization_config"))
+    if any(other is not None and _quantises(context, name, other.value) for other, name in told):
+        return False
+    models = (value_of(trainer, "model", 0) for trainer in context.frameworks.trainers)
+    return any(model is not None and call in _loaded(context, model) for model in models)
+
+
+def _names_one(value: cst.BaseExpression) -> bool:
+    """``"cuda:0"``, and ``{"": 0}`` with one device for the whole model."""
+    if isinstance(value, cst.Dict):
+        return len(value.elements) == 1 and string_value(getattr(value.elements[0], "key", None)) == ""
+    return (string_value(value) or "").partition(":")[0] == "cuda"
+
+
+def _loaded(context: Context, model: cst.BaseExpression) -> set[cst.CSTNode]:
+    """The calls that load what an expression holds, be it with adapters of peft around it."""
+    made = {fact.node for fact in context.roles.facts(model) if isinstance(fact.node, cst.Call)}
+    wrapped = [c.args[0].value for c in made if context.roles.path(c.func) in _ADAPTED and c.args]
+    return made.union(*(_loaded(context, inner) for inner in wrapped if inner is not model))
 
 
 def _on_host(context: Context, value: cst.BaseExpression) -> bool:

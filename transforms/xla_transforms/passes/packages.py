@@ -33,27 +33,36 @@ OPTIONAL = Rule(
 )
 RULES = (PACKAGE, OPTIONAL)
 
+_DOCS = "https://docs.pytorch.org/docs/stable"
+_XLA = "https://docs.pytorch.org/xla/release/r2.9"
+_ATTENTION = f"{_DOCS}/generated/torch.nn.functional.scaled_dot_product_attention.html"
+_SDPA = f"torch.nn.functional.scaled_dot_product_attention: {_ATTENTION}"
+_PALLAS = f"{_XLA}/features/pallas.html"
+_MEMORY = "{memory} tells how much memory is used"
 _ADVICE = {
-    "apex": "torch.autocast and torch.optim do the same; apex.parallel is not needed on one device",
-    "flash_attn": "torch.nn.functional.scaled_dot_product_attention; on TPU torch_xla's own kernel",
-    "flash_attn_interface": "torch.nn.functional.scaled_dot_product_attention",
-    "xformers": "torch.nn.functional.scaled_dot_product_attention",
-    "bitsandbytes": "torch.optim for its optimizers; its quantised layers have no counterpart",
-    "nvidia": "torchvision's transforms and a DataLoader with workers",
-    "triton": "plain tensor operations, which XLA fuses by itself; Pallas on TPU",
+    "apex": f"torch.autocast, torch.optim and torch.nn do the same: {_DOCS}/amp.html; apex.parallel is not "
+    "needed on one device",
+    "flash_attn": f"{_SDPA}; on TPU torch_xla's own kernel: {_PALLAS}",
+    "flash_attn_interface": _SDPA,
+    "xformers": _SDPA,
+    "bitsandbytes": f"torch.optim for its optimizers ({_DOCS}/optim.html); its quantised layers have no "
+    "counterpart",
+    "nvidia": "torchvision's transforms and a DataLoader with workers: "
+    "https://docs.pytorch.org/vision/stable/transforms.html",
+    "triton": f"plain tensor operations, which XLA fuses by itself; Pallas on TPU: {_PALLAS}",
     "torch.utils.cpp_extension": "plain tensor operations, which XLA fuses by itself",
     "pycuda": "plain tensor operations",
     "cupy": "numpy on the host, or plain tensor operations",
     "numba.cuda": "plain tensor operations",
-    "transformer_engine": "torch.autocast in bfloat16 and plain torch.nn layers",
-    "deepspeed": "torch.optim on one device; FSDP of torch_xla on several",
+    "transformer_engine": f"torch.autocast in bfloat16 and plain torch.nn layers: {_XLA}/perf/amp.html",
+    "deepspeed": f"torch.optim on one device; FSDP of torch_xla on several: {_XLA}/perf/fsdp.html",
     "tensorrt": "XLA compiles the model by itself",
     "torch_tensorrt": "XLA compiles the model by itself",
-    "pynvml": "{memory} tells how much memory is used",
-    "nvidia_smi": "{memory} tells how much memory is used",
-    "py3nvml": "{memory} tells how much memory is used",
-    "GPUtil": "{memory} tells how much memory is used",
-    "gpustat": "{memory} tells how much memory is used",
+    "pynvml": _MEMORY,
+    "nvidia_smi": _MEMORY,
+    "py3nvml": _MEMORY,
+    "GPUtil": _MEMORY,
+    "gpustat": _MEMORY,
     "nvtx": "torch_xla.debug.profiler.Trace names a range",
     "cudf": "pandas",
     "cuml": "scikit-learn",
@@ -93,7 +102,7 @@ def _replaced(context: Context, binding: Binding) -> bool:
     name = getattr(name, "name", name)
     uses = context.index.named(name.value) if isinstance(name, cst.Name) else []
     uses = [n for n in uses if not context.index.within(n, binding.statement)]
-    ours = binding.name.partition(".")[0] == "apex"
+    ours = binding.name.partition(".")[0] == "apex" or binding.name.startswith("deepspeed.ops.adam")
     return ours and bool(uses) and all(map(context.plan.taken, uses))
 
 

@@ -44,7 +44,10 @@ _FIXED = 'padding="max_length", max_length=<the longest you need>'
 
 
 def run(context: Context) -> None:
-    if not (context.uses_cuda or context.frameworks.trainers) or context.already_xla:
+    frameworks = context.frameworks
+    if not (context.uses_cuda or frameworks.trains or frameworks.lightning):
+        return
+    if context.already_xla and not frameworks.prepares:
         return
     for call in context.index.all(cst.Call):
         assert isinstance(call, cst.Call)

@@ -29,7 +29,8 @@ _SHOWN = 4  # calls, before the rest is only counted
 
 def run(context: Context) -> None:
     apart = context.replicas.native or context.settings.distributed is False or context.already_xla
-    if apart or not context.program.mentions("torch.distributed") or _is_whole(context):
+    apart = apart or bool(context.frameworks.group_free) or _is_whole(context)
+    if apart or not context.program.mentions("torch.distributed"):
         return
     asking = [(call, short(path)) for call, path in context.reached if short(path)[:1].islower()]
     asking = [(call, name) for call, name in asking if f"torch.distributed.{name}" not in IN_GROUP]

@@ -52,7 +52,10 @@ LEFT = Rule(
 RULES = (COMPILER, DISTRIBUTION, CLOSED, LEFT)
 
 _CONFIG = "TrainingCompilerConfig"
-_TODAY = "new work: torch.compile in AWS's current containers on GPUs, torch_xla on TPUs"
+_TODAY = (
+    "new work: torch.compile in AWS's current containers on GPUs, torch_xla on TPUs "
+    "(https://docs.aws.amazon.com/sagemaker/latest/dg/training-compiler.html)"
+)
 _WRONG_KEY = "torchxla"  # as a translation of the guide has it
 
 

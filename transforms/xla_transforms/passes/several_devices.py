@@ -6,6 +6,8 @@ Source: pytorch/xla v2.9.0, the guide "PyTorch on XLA devices" (one process for 
 
 from __future__ import annotations
 
+import libcst as cst
+
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.placing import several_devices, sharding, shares_several
@@ -41,9 +43,10 @@ _FSDP = (
 
 _ZERO = (
     "torch_xla.distributed.zero_redundancy_optimizer.ZeroRedundancyOptimizer parts the state on XLA (it "
-    "reduces the gradients itself: step by optimizer.step(); it clips unless grad_clipping=False); or build "
-    "the inner optimizer alone"
+    "reduces the gradients itself: step by optimizer.step(); it clips unless grad_clipping=False): "
+    "https://github.com/pytorch/xla/blob/v2.9.0/torch_xla/distributed/zero_redundancy_optimizer.py; or "
 )
+_INNER = "build the inner optimizer alone: each replica then holds the whole state"
 
 
 def run(context: Context) -> None:
@@ -51,10 +54,30 @@ def run(context: Context) -> None:
         return
     _several(context)
     _sharded(context)
-    for call, path in context.reached if context.program.mentions("ZeroRedundancyOptimizer") else ():
-        if path.endswith(".ZeroRedundancyOptimizer") and path.startswith("torch.distributed.optim."):
-            told = "it sends its parts by torch.distributed, which no longer has a group here"
-            context.plan.report(SHARDED, call, told, _ZERO)
+    if context.program.mentions("ZeroRedundancyOptimizer"):
+        _parted_states(context)
+
+
+def _parted_states(context: Context) -> None:
+    """Optimizers that part their state among the processes, and where they gather it again."""
+    made = context.once(_zero)
+    for call in (one for one in made if context.roles.index(one) is context.index):
+        told = "it sends its parts by torch.distributed, which no longer has a group here"
+        advice = (_ZERO if context.target.fully_sharded else "") + _INNER
+        context.plan.report(SHARDED, call, told, advice)
+    for call in context.program.calls.get("consolidate_state_dict", ()) if made else ():
+        if context.roles.index(call) is context.index:
+            told = "it gathers the state's parts by torch.distributed: optimizers of XLA have no such method"
+            advice = "leave it out; what parts the state on XLA is saved by each replica in a file of its own"
+            context.plan.report(SHARDED, call, told, advice)
+
+
+def _zero(context: Context) -> list[cst.Call]:
+    """The calls of the program that make torch's ZeroRedundancyOptimizer."""
+    roles, calls = context.roles, context.program.calls
+    every = (c for found in calls.values() for c in found if not roles.dead(c))
+    home, name = "torch.distributed.optim.", ".ZeroRedundancyOptimizer"
+    return [c for c in every if (path := roles.path(c.func)).startswith(home) and path.endswith(name)]
 
 
 def _several(context: Context) -> None:

@@ -56,9 +56,12 @@ RULES = (SYNCFREE, FUSED, NO_TWIN, CHOSEN, CUDA_ONLY)
 
 _FOREIGN = ("apex.optimizers.", "apex.contrib.optimizers.", "bitsandbytes.optim.", "deepspeed.ops.")
 _HELPERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.", "torch.optim.Optimizer")
+_DOCS = "https://docs.pytorch.org/docs/stable/optim.html"
 _ADVICE = {
     "FusedAdam": "write torch.optim.AdamW with weight_decay=0.0 (FusedAdam's default), or Adam where "
     "adam_w_mode=False",
+    "DeepSpeedCPUAdam": "write torch.optim.AdamW with weight_decay=0.0 (its default), or Adam where "
+    "adamw_mode=False",
     "FusedSGD": "write torch.optim.SGD with the same arguments",
 }
 
@@ -113,7 +116,7 @@ def _foreign(context: Context, call: cst.Call, path: str) -> None:
     name = path.split(".")[-1]
     advice = _ADVICE.get(name, "choose an optimizer of torch.optim; mind that the defaults differ")
     message = f"{name} needs {path.split('.')[0]}, which runs on CUDA alone"
-    context.plan.report(CUDA_ONLY, call, message, advice)
+    context.plan.report(CUDA_ONLY, call, message, f"{advice}: {_DOCS}")
 
 
 def _twin(context: Context, call: cst.Call, name: str) -> None:

@@ -10,14 +10,15 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.replicas.scripts import main_guard
+from xla_transforms.replicas.reach import comes_to
+from xla_transforms.replicas.scripts import Layout, main_guard
 from xla_transforms.tree import walk
-from xla_transforms.wrapping import shared_names
+from xla_transforms.wrapping import Wrapping, shared_names
 
 ENTRY = Rule(
     "XLA923",
     "trainer-entry-point",
-    "A script around transformers' Trainer gets a function _mp_fn(index) that calls its main().",
+    "A script around transformers' Trainer gets a function _mp_fn(index) that does what the script does.",
     "The launchers of transformers' examples and of SageMaker import the script and call _mp_fn in each "
     "process (transformers, examples/pytorch/xla_spawn.py).",
 )
@@ -30,16 +31,46 @@ _EXITS = ("sys.exit", "builtins.exit", "builtins.quit")
 def run(context: Context) -> None:
     index = context.index
     homes = {context.roles.index(call) for call in context.frameworks.trainers}
-    if not homes or index.scopes[index.source.module].bindings.get(_NAME):
+    launched = context.distributed and any(e.index is index for e in context.replicas.starts.entries)
+    if not homes or launched or index.scopes[index.source.module].bindings.get(_NAME):
         return
     guard = main_guard(index)
-    if guard is None:
+    if guard is None and _trains_at_top(context):
+        _enclose(context, Layout.of(context.roles, index, None), None)
+    elif guard is None:
         scripts = (m for m in context.program.modules.values() if main_guard(m) is not None)
         started_elsewhere = any(index in context.program.reachable(script) for script in scripts)
         if index in homes and not started_elsewhere:
             _report(context, next(c for c in context.frameworks.trainers if context.roles.index(c) is index))
     elif homes.intersection(context.program.reachable(index)):
-        _add(context, guard)
+        layout = Layout.of(context.roles, index, guard)
+        if layout.moved and guard.orelse is None:
+            _enclose(context, layout, guard)
+        else:
+            _add(context, guard)
+
+
+def _trains_at_top(context: Context) -> bool:
+    """Whether a script, which nothing imports, trains from its top on, without a main guard."""
+    index = context.index
+    if index.source.is_notebook or context.program.imported(index.name):
+        return False
+    made = frozenset(context.frameworks.trainers)
+    top = (s for s in index.source.module.body if not isinstance(s, (cst.FunctionDef, cst.ClassDef)))
+    return any(comes_to(context.roles, part, made) for part in top)
+
+
+def _enclose(context: Context, layout: Layout, guard: cst.If | None) -> None:
+    """What each process has to run becomes the function, which the script then calls."""
+    source = context.index.source
+    if layout.obstacle:
+        _report(context, guard.test if guard is not None else layout.moved[0], layout.obstacle)
+        return
+    change = context.plan.change(ENTRY, guard or layout.moved[0], "launchers call _mp_fn in each process")
+    opening = f"if {source.code(guard.test)}:" if guard is not None else 'if __name__ == "__main__":'
+    context.plan.imports.moving |= set(layout.moved)
+    tail = [opening, f"{source.indent}{_NAME}(0)"]
+    Wrapping(context, layout.moved, guard, f"def {_NAME}(index):", tail).write(change)
 
 
 def _add(context: Context, guard: cst.If) -> None:
@@ -78,10 +109,13 @@ def _defines_for_others(context: Context, guard: cst.If) -> bool:
     return everything or any(not index.within(n, guard) for n in named)
 
 
-def _report(context: Context, node: cst.CSTNode) -> None:
+def _report(context: Context, node: cst.CSTNode, why: str = "") -> None:
     what = "what the script does in a function main(), called below if __name__ == '__main__'"
+    if context.index.source.is_notebook:
+        what = "what the notebook does in a module: a function main(), which the notebook calls"
     advice = f"for several processes: have {what}, and def {_NAME}(index): main()"
-    context.plan.report(ENTRY, node, "launchers find no function to call in each process", advice)
+    message = "launchers find no function to call in each process" + (f": {why}" if why else "")
+    context.plan.report(ENTRY, node, message, advice)
 
 
 def _main_call(context: Context, guard: cst.If) -> cst.Call | None:

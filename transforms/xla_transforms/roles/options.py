@@ -6,6 +6,7 @@ Gathered once for a call, by name: a program of many models hands hundreds of na
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import libcst as cst
 from xla_transforms.roles import structure
 from xla_transforms.roles.additions import added, held
 from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, together
+from xla_transforms.tree import string_value
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -76,3 +78,33 @@ def _of_call(roles: Roles, call: cst.Call) -> Options:
             others[item, taken] = None
     whole = {name: tuple(values) for name, values in named.items()}
     return Options(whole | {name: (each,) for name, each in own.items()}, tuple(others))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a call is given by name, each with its value, and whether it may be given more, unknown here."""
+
+    named: tuple[tuple[str, cst.BaseExpression], ...]
+    open: bool
+
+
+def told(roles: Roles, call: cst.Call) -> Told:
+    """All that a call is told by name, be it by dictionaries that are written out or filled key by key."""
+    options = of_call(roles, call)
+    found = [(name, value) for name, values in options.named.items() for value in values]
+    unknown = False
+    for item, hidden in options.others:
+        entries = list(_entries(roles, item))
+        unknown = unknown or any(name is None for name, _ in entries)
+        found += [(name, each) for name, each in entries if name is not None and name not in hidden]
+    return Told(tuple(found), unknown)
+
+
+def _entries(roles: Roles, item: Fact) -> Iterator[tuple[str | None, cst.BaseExpression]]:
+    """The entries of a dictionary; those under no name are not known."""
+    if item.kind is not Kind.MAPPING or not isinstance(item.node, (cst.Call, cst.Dict)):
+        yield None, cst.Name("unknown")
+        return
+    for element in item.node.elements if isinstance(item.node, cst.Dict) else ():
+        yield string_value(getattr(element, "key", None)), element.value
+    yield from ((each.key, each.value) for each in added(roles, item.node))
