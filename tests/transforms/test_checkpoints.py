@@ -99,6 +99,28 @@ def test_save_with_options_is_left_and_named() -> None:
     assert findings(code, *BOTH) == [("XLA804", 4)]
 
 
+PICKLED = "import pickle\nopt = torch.optim.Adam(net.parameters())\nstate = net.state_dict()\n"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "{'epoch': 3}",
+        "torch.optim.lr_scheduler.StepLR(opt, 1).state_dict()",
+        "{k: v.cpu() for k, v in net.state_dict().items()}",
+    ],
+)
+def test_what_is_pickled_and_holds_no_tensor_of_the_device(what: str) -> None:
+    assert findings(f"{HEAD}{PICKLED}pickle.dump({what}, f)\n", *BOTH) == []
+
+
+@pytest.mark.parametrize("what", ["net", "net.state_dict()", "{'opt': opt.state_dict()}", "state"])
+def test_tensors_of_the_device_that_are_pickled_are_named(what: str) -> None:
+    code = f"{HEAD}{PICKLED}pickle.dump({what}, f)\n"
+    check_noop(code, *BOTH)
+    assert findings(code, *BOTH) == [("XLA804", 7)]
+
+
 def test_tensor_that_is_loaded_and_computed_with_is_named() -> None:
     code = f'{HEAD}noise = torch.load("noise.pt", map_location="cuda")\ny = net(noise)\n'
     assert findings(code, *BOTH) == [("XLA805", 4)]
