@@ -153,6 +153,12 @@ def test_all_end_the_step_before_the_master_alone_saves_otherwise(save: str) -> 
     assert fenced(*lines) == ["torch_xla.sync()", *lines]
 
 
+def test_all_end_the_step_before_an_expression_that_the_master_alone_evaluates() -> None:
+    line = "torch.save(model.state_dict(), 'a.pt') if rank == 0 else None"
+    assert fenced(line) == ["torch_xla.sync()", line]
+    assert [f.severity.label for f in migrate(trained(line)).findings if f.code == "XLA812"] == ["info"]
+
+
 def test_all_end_the_step_before_an_arm_of_the_master() -> None:
     lines = ("match rank:", "    case 0:", "        torch.save(model.state_dict(), 'a.pt')")
     assert fenced(*lines) == ["torch_xla.sync()", *lines]

@@ -54,13 +54,21 @@ def run(context: Context) -> None:
         runs = any(_runs(context, part) for part in _stays(context, guards, guard, master))
         if guard in kept or runs or any(_states(context, part) for part in own):
             _fence(context, guards, guard, master)
+    for place in _others(context):
+        _fence(context, guards, place, Master(only=True))
+
+
+def _others(context: Context) -> Iterator[cst.CSTNode | None]:
+    """Statements in which the master alone comes to a model by something else than an ``if`` of its own."""
+    alone = context.replicas.alone
     for match in context.index.all(cst.Match):
         cases = match.cases if isinstance(match, cst.Match) and _asks_rank(context, match) else ()
         if any(_needs_device(context, case.body) for case in cases):
-            _fence(context, guards, match, Master(only=True))
+            yield match
     for call, _ in context.reached:
-        if _leaves_then_runs(context, call) and not any(True for _ in context.replicas.alone.guards(call)):
-            _fence(context, guards, context.index.statement_of(call), Master(only=True))
+        chosen = call in alone.shared and alone.choosing(call) is not None
+        if chosen or (_leaves_then_runs(context, call) and not any(True for _ in alone.guards(call))):
+            yield context.index.statement_of(call)
 
 
 def _asks_rank(context: Context, match: cst.Match) -> bool:

@@ -111,7 +111,7 @@ def _tell_of(context: Context, guards: Guards, call: cst.Call) -> None:
     """Report what keeps some replicas from a save and cannot be opened."""
     alone = context.replicas.alone
     if (choice := alone.choosing(call)) is not None:
-        _tell(context, guards, call, choice, "in it: it is evaluated by some of them alone")
+        _tell(context, guards, call, choice, "in it: it is evaluated by some of them alone", fenced=True)
     for leave in alone.barred(call):
         _tell(context, guards, call, leave, "below: some leave here in a way of their own")
     for place in withholding(alone, call):
