@@ -9,6 +9,7 @@ from replicated import launched
 from xla_transforms.settings import Settings
 
 BEFORE = """
+import pickle
 from ours import loader, interval
 
 
@@ -20,6 +21,10 @@ def evaluate(model):
 def shown(model):
     for x in loader:
         print(model(x.cuda()))
+
+
+def keep(model):
+    pickle.dump(model.state_dict(), open("a", "wb"))
 
 
 def by_master(model):
@@ -34,6 +39,8 @@ MODEL = (
     "model = DDP(torch.nn.Linear(2, 2).cuda())",
     "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
     "data = DataLoader(files, 2)",
+    "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)",
+    "brief = lambda: torch.save(model.state_dict(), 'b.pt')",
 )
 STEP = ("optimizer.zero_grad()", "model(x.cuda()).sum().backward()", "optimizer.step()")
 
@@ -58,6 +65,11 @@ def fenced(*lines: str) -> list[str]:
         ("if i % 10 == 0:", "    print(evaluate(model))"),
         ("if rank == 0:", "    print(i)"),
         ("torch.cuda.synchronize()", "if rank == 0:", "    shown(model)"),
+        ("if rank == 0:", "    pickle.dump(schedule.state_dict(), f)"),
+        ("if rank == 0:", "    print(sum(p.numel() for p in model.parameters()))"),
+        ("if rank == 0:", "    torch.save(model.state_dict(), 'a.pt')"),
+        ("match i:", "    case 0:", "        pickle.dump(model.state_dict(), f)"),
+        ("pickle.dump(model.state_dict(), f)",),
     ],
 )
 def test_where_all_run_it_or_nobody_does_or_the_step_has_ended_nothing_comes(lines: tuple[str, ...]) -> None:
@@ -124,6 +136,75 @@ def test_a_method_of_the_model_runs_it_where_it_computes(asks: str, runs: bool) 
 def test_all_end_the_step_before_the_master_runs_a_model(run: str) -> None:
     lines = ("if rank == 0:", f"    {run}")
     assert fenced(*lines) == ["torch_xla.sync()", *lines]
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        "pickle.dump(model.module.state_dict(), f)",
+        "save_file(model.module.state_dict(), 'a.safetensors')",
+        "model.module.save_pretrained('out')",
+        "keep(optimizer)",
+        "brief()",
+    ],
+)
+def test_all_end_the_step_before_the_master_alone_saves_otherwise(save: str) -> None:
+    lines = ("if rank == 0:", f"    {save}")
+    assert fenced(*lines) == ["torch_xla.sync()", *lines]
+
+
+def test_all_end_the_step_before_an_expression_that_the_master_alone_evaluates() -> None:
+    line = "torch.save(model.state_dict(), 'a.pt') if rank == 0 else None"
+    assert fenced(line) == ["torch_xla.sync()", line]
+    assert [f.severity.label for f in migrate(trained(line)).findings if f.code == "XLA812"] == ["info"]
+
+
+def test_all_end_the_step_before_an_arm_of_the_master() -> None:
+    lines = ("match rank:", "    case 0:", "        torch.save(model.state_dict(), 'a.pt')")
+    assert fenced(*lines) == ["torch_xla.sync()", *lines]
+
+
+ENGINE = """
+import pickle
+
+
+class Engine:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer, self.done = model, optimizer, 0
+
+    def step(self, x):
+        self.model(x.cuda()).sum().backward()
+        self.optimizer.step()
+        self.done += 1
+        if dist.get_rank() == 0 and self.done % 10 == 0:
+            pickle.dump(self.model.state_dict(), open("a", "wb"))
+
+    def finish(self):
+        if dist.get_rank() == 0:
+            pickle.dump(self.model.state_dict(), open("b", "wb"))
+"""
+
+
+def engine(*lines: str) -> str:
+    return launched(*MODEL, "engine = Engine(model, optimizer)", *lines, before=ENGINE + "files = []\n")
+
+
+def test_in_a_function_that_steps_and_then_saves_all_end_the_step() -> None:
+    text = run_only(engine("for x in data:", "    engine.step(x)", "engine.finish()"), "alone_forwards")
+    assert "        if self.done % 10 == 0:\n            torch_xla.sync()\n        if dist.get_rank()" in text
+    assert "    def finish(self):\n        if dist.get_rank() == 0:\n" in text
+
+
+def test_in_a_function_that_is_called_behind_a_step_all_end_it() -> None:
+    text = run_only(engine("for x in data:", "    engine.step(x)", "    engine.finish()"), "alone_forwards")
+    assert "    def finish(self):\n        torch_xla.sync()\n        if dist.get_rank() == 0:\n" in text
+
+
+def test_in_a_function_that_the_master_alone_calls_nothing_is_awaited() -> None:
+    lines = ("for x in data:", "    engine.step(x)", "    if rank == 0:", "        engine.finish()")
+    text = run_only(engine(*lines), "alone_forwards")
+    assert "    def finish(self):\n        if dist.get_rank() == 0:\n" in text
+    assert "        torch_xla.sync()\n        if rank == 0:\n            engine.finish()" in text
 
 
 def test_only_the_steps_in_which_it_does_are_ended() -> None:

@@ -120,3 +120,52 @@ def test_a_saver_that_is_enabled_otherwise_elsewhere_stays() -> None:
     lines = ("Keeper(0, dist.get_rank() == 0).keep(model, path)", "Keeper(0, epoch > 3).keep(model, path)")
     code = launched(*lines, before=NAMES + CHOSEN.format(kept="self.enabled = enabled", save=SAVE))
     assert "        if not self.enabled:\n" in run_only(code, "master_guards")
+
+
+BEHIND = """
+
+class Keeper:
+    def __init__(self, path):
+        self.path = path
+
+    def keep(self, model):
+        torch.save(model.state_dict(), self.path)
+
+
+class Silent:
+    def keep(self, model):
+        pass
+"""
+OBJECTS = (
+    ("keepers = [Silent()]", "if dist.get_rank() == 0:", "    keepers.append(Keeper('a.pt'))"),
+    ("keepers = [Keeper('a.pt')] if dist.get_rank() == 0 else [Silent()]",),
+)
+OTHERS = (
+    ("match dist.get_rank():", "    case 0:", f"        {SAVE}", "    case _:", "        pass"),
+    ("save = lambda: torch.save(model.state_dict(), path)", "if dist.get_rank() == 0:", "    save()"),
+)
+
+
+def behind(lines: tuple[str, ...], target: str = "2.9") -> list[str]:
+    loop = ("for keeper in keepers:", "    keeper.keep(model)") if "Keeper" in str(lines) else ()
+    first = ("path = 'a.pt'", "model = DDP(torch.nn.Linear(2, 2).cuda())")
+    code = launched(*first, *lines, *loop, before=BEHIND)
+    found = migrate(code, settings=Settings(target=target)).findings
+    return [f"{f.code} {f.severity.label}" for f in found if f.code in ("XLA812", "XLA814")]
+
+
+@pytest.mark.parametrize(
+    "made", ["keepers = [Keeper('a.pt')]", "keepers = [Keeper('a.pt') if path else Silent()]"]
+)
+def test_a_saver_that_all_replicas_make_is_none(made: str) -> None:
+    assert behind((made,)) == behind((made,), "sagemaker") == []
+
+
+def test_an_arm_of_something_else_is_none() -> None:
+    assert behind(("match path:", "    case 'a.pt':", f"        {SAVE}")) == []
+
+
+@pytest.mark.parametrize("lines", [*OBJECTS, *OTHERS])
+def test_a_save_that_some_alone_come_to_in_another_way_is_told(lines: tuple[str, ...]) -> None:
+    assert behind(lines) == ["XLA812 info"]
+    assert sorted(behind(lines, "sagemaker")) == ["XLA812 error", "XLA814 error"]

@@ -99,6 +99,28 @@ def test_save_with_options_is_left_and_named() -> None:
     assert findings(code, *BOTH) == [("XLA804", 4)]
 
 
+PICKLED = "import pickle\nopt = torch.optim.Adam(net.parameters())\nstate = net.state_dict()\n"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "{'epoch': 3}",
+        "torch.optim.lr_scheduler.StepLR(opt, 1).state_dict()",
+        "{k: v.cpu() for k, v in net.state_dict().items()}",
+    ],
+)
+def test_what_is_pickled_and_holds_no_tensor_of_the_device(what: str) -> None:
+    assert findings(f"{HEAD}{PICKLED}pickle.dump({what}, f)\n", *BOTH) == []
+
+
+@pytest.mark.parametrize("what", ["net", "net.state_dict()", "{'opt': opt.state_dict()}", "state"])
+def test_tensors_of_the_device_that_are_pickled_are_named(what: str) -> None:
+    code = f"{HEAD}{PICKLED}pickle.dump({what}, f)\n"
+    check_noop(code, *BOTH)
+    assert findings(code, *BOTH) == [("XLA804", 7)]
+
+
 def test_tensor_that_is_loaded_and_computed_with_is_named() -> None:
     code = f'{HEAD}noise = torch.load("noise.pt", map_location="cuda")\ny = net(noise)\n'
     assert findings(code, *BOTH) == [("XLA805", 4)]
@@ -119,6 +141,12 @@ def test_what_comes_from_a_checkpoint_and_needs_no_move() -> None:
         assert findings(HEAD + AVERAGED + line + "\n", *BOTH) == []
     on_host = AVERAGED.replace("value.detach()", "value.cpu()") + "shadow = ck['shadow']\n"
     assert findings(HEAD + on_host, *BOTH) == []
+
+
+def test_averaged_weights_that_a_checkpoint_replaces_are_named() -> None:
+    code = HEAD + AVERAGED.replace("torch.save(table", "keep(table")
+    assert findings(code + "net.load_state_dict(ck['shadow'])\n", *BOTH) == []
+    assert findings(code + "shadow = ck['shadow']\n", *BOTH) == [("XLA805", 10)]
 
 
 def test_averaged_weights_that_come_from_a_checkpoint_are_named() -> None:
@@ -169,6 +197,55 @@ def test_averaged_weights_that_an_object_keeps_are_named(argument: str) -> None:
     outcome = migrate(code, *BOTH)
     told = [(f.code, f.message) for f in open_findings(outcome)]
     assert told == [("XLA805", "self.shadow of Average is on the CPU")]
+
+
+LOADER = """\
+class Files:
+    def load(self, name):
+        found = torch.load(name)
+        return found
+
+
+def load(name):
+    files = Files()
+    return files.load(name)
+
+
+"""
+
+
+def loaded(use: str, load: str = "load('a.pt')") -> str:
+    """A script that gets from functions what they load."""
+    return HEAD + LOADER + f"got = {load}\n{use}\n"
+
+
+def test_what_a_function_loads_and_needs_no_move() -> None:
+    for use in ("net.load_state_dict(got)", "net.load_state_dict(got['net'])", "epoch = got['epoch']"):
+        assert findings(loaded(use), *BOTH) == []
+    assert findings(loaded("net(got)").replace("load(name)", "load(name, map_location='cpu')"), *BOTH) == []
+
+
+def test_a_module_that_the_function_moves_which_loads_it_is_not_moved_again() -> None:
+    code = loaded("got.eval()").replace("return found", "found = found.cuda()\n        return found")
+    assert "got = load('a.pt')\n" in run_only(code)
+
+
+@pytest.mark.parametrize("load", ["load('a.pt')", "Files().load('a.pt')"])
+def test_a_tensor_that_a_function_loads_is_named_where_it_is_used(load: str) -> None:
+    outcome = migrate(loaded("net(got)", load), *BOTH)
+    assert [(f.code, f.message) for f in open_findings(outcome)] == [("XLA805", "got is on the CPU")]
+
+
+def test_a_module_that_a_function_loads_moves_to_the_device_where_it_is_used() -> None:
+    text = run_only(loaded("got.eval()"))
+    assert "got = load('a.pt').to(torch_xla.device())" in text
+    assert 'found = torch.load(name, map_location="cpu")\n' in text
+
+
+def test_a_module_that_an_attribute_is_loaded_with_moves_to_the_device() -> None:
+    body = "        self.net = torch.load('a.pt')\n        self.net.eval()\n"
+    code = f"{HEAD}class A:\n    def __init__(self):\n{body}"
+    assert "self.net = torch.load('a.pt', map_location=\"cpu\").to(" in run_only(code)
 
 
 def test_resume_of_a_checkpoint() -> None:

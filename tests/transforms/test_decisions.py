@@ -6,6 +6,8 @@ import pytest
 from helpers import check_noop, migrate
 from replicated import IMPORTS, launched
 
+from xla_transforms.settings import Settings
+
 HEAD = """
 import datetime
 import time
@@ -310,3 +312,59 @@ def test_rates_that_are_only_read_by_an_own_decision_are_nothing() -> None:
 
 def test_a_change_that_all_replicas_decide_is_nothing() -> None:
     assert told("if epoch > 1:", f"    {RATES}", "        group['lr'] *= 0.5") == []
+
+
+ROLLOUT = (
+    "import gymnasium as gym",
+    "{seed}",
+    "env = gym.make('CartPole-v1')",
+    "policy = torch.distributions.Categorical(logits=model(torch.zeros(4).cuda()))",
+    "seen = torch.zeros(8)",
+    "for turn in range(8):",
+    "    seen[turn] = {drawn}",
+    "for turn in range(4):",
+    "    loss = (model(seen.cuda()) - 0.5).mean()",
+    "    if loss.item() > 0.1:",
+    "        break",
+    "    loss.backward()",
+    "    optimizer.step()",
+)
+OWN_DRAWS = (
+    "torch.randn(1).item()",
+    "random.random()",
+    "np.random.rand()",
+    "policy.sample()",
+    "env.step(0)[1]",
+)
+
+
+def of_draws(drawn: str, seed: str) -> list[str]:
+    lines = [line.format(drawn=drawn, seed=seed) for line in ROLLOUT]
+    code = launched(*SETUP[1:3], *lines, before="\nimport random\nimport numpy as np\n")
+    return [f.message.rpartition(": ")[2] for f in migrate(code, "decisions").findings if f.code == "XLA171"]
+
+
+@pytest.mark.parametrize("drawn", OWN_DRAWS)
+def test_what_equal_seeds_draw_is_the_same_everywhere(drawn: str) -> None:
+    assert of_draws(drawn, "torch.manual_seed(0); random.seed(0); np.random.seed(0)") == []
+
+
+def test_what_nobody_draws_is_the_same_everywhere() -> None:
+    for other in ("rows.sample()", "machine.step(0)[1]", "torch.ones(1).item()"):
+        assert of_draws(other, "rows = machine = table()") == []
+
+
+@pytest.mark.parametrize("drawn", OWN_DRAWS)
+@pytest.mark.parametrize(
+    "seed", ["pass", "s = 3 + dist.get_rank(); torch.manual_seed(s); random.seed(s); np.random.seed(s)"]
+)
+def test_what_each_replica_draws_for_itself_decides(drawn: str, seed: str) -> None:
+    assert of_draws(drawn, seed) == ["one of them leaves where the others go on"]
+
+
+def test_replicas_of_one_process_draw_alike() -> None:
+    lines = ("model = torch.nn.Linear(1, 1).cuda()", "for i in range(3):", "    x = torch.randn(1).cuda()")
+    rest = ("    model(x).backward()", "    if x.item() > 2:", "        break")
+    code = IMPORTS + "\n".join((*lines, *rest)) + "\n"
+    found = migrate(code, "decisions", settings=Settings(distributed=True)).findings
+    assert [f for f in found if f.code == "XLA171"] == []

@@ -65,3 +65,57 @@ def test_items_that_all_go_for_different_reasons_take_the_statement_along(items:
     before = "import contextlib\nnet, opt, i, loss = make()\n"
     outcome = migrate(launched(*WRAPPED, f"with {items}:", "    loss.backward()", before=before))
     assert "    last = i % 2 == 1\n    loss.backward()\n" in outcome.code
+
+
+LOOP = """\
+net, data, count = make()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+model = DDP(net.cuda())
+for epoch in range(2):
+    for i, x in enumerate(data):
+        sync = (i + 1) % count == 0
+        {block}
+            model(x.cuda()).sum().backward()
+        {step}
+            opt.step()
+    {behind}
+"""
+CHOICE = "with contextlib.nullcontext() if {} else model.no_sync():"
+
+
+def told(block: str, step: str, behind: str = "pass") -> list[str]:
+    """What is said of steps that a no_sync() may come before: the lines that take them."""
+    lines = LOOP.format(block=block, step=step, behind=behind).splitlines()
+    code = launched(*lines, before="import contextlib\n")
+    found = [f for f in migrate(code, "delayed_reductions").findings if "natively each process" in f.message]
+    assert {f.severity.label for f in found} <= {"warning"}
+    return [code.splitlines()[f.span.line - 1].strip() for f in found]
+
+
+@pytest.mark.parametrize("step", ["if sync:", "if (i + 1) % count == 0:", "if i > 3:", "if sync or True:"])
+def test_steps_behind_a_reduction_are_none(step: str) -> None:
+    assert told("if True:", step) == []
+    assert step == "if sync or True:" or told(CHOICE.format("sync"), step) == []
+
+
+def test_a_step_that_follows_a_backward_pass_behind_the_loop_is_none() -> None:
+    behind = "model(x.cuda()).sum().backward(); opt.step()"
+    assert told(CHOICE.format("sync"), "if sync:", behind) == []
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        CHOICE.format("sync"),
+        CHOICE.format("(i + 1) % count == 0"),
+        "with model.no_sync() if (i + 1) % count != 0 else contextlib.nullcontext():",
+        "with model.no_sync() if not sync else contextlib.nullcontext():",
+    ],
+)
+def test_a_step_at_the_end_of_the_data_that_may_not_be_reduced_natively_is_told(block: str) -> None:
+    for step in ("if sync or i + 1 == len(data):", "if (i + 1) % count == 0 or i + 1 == len(data):"):
+        assert told(block, step) == ["opt.step()"]
+
+
+def test_a_step_with_what_is_left_behind_the_loop_is_told() -> None:
+    assert told(CHOICE.format("sync"), "if sync:", "opt.step()") == ["opt.step()"]

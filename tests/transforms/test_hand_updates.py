@@ -68,3 +68,47 @@ def test_a_step_by_hand_starts_no_replicas(loop: str, lines: list[str]) -> None:
 
 def test_what_was_made_of_a_gradient_is_followed() -> None:
     assert told(ALL, "g = p.grad.data", "g = g + 0.1 * p.data", "p.data.add_(g, alpha=-0.1)") == [14]
+
+
+ATTACKED = """\
+import torch
+from torch import nn
+
+
+class Attack:
+    def __init__(self, net):
+        self.net = net
+
+    def add(self):
+        for name, p in self.net.named_parameters():
+            norm = torch.norm(p.grad)
+            p.data.add_(0.5 * p.grad / norm)
+
+
+model = nn.Linear(4, 2).cuda()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+attack = Attack(model)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(8, 4)), batch_size=2)
+for (x,) in data:
+    model(x.cuda()).sum().backward()
+    attack.add()
+    model(x.cuda()).sum().backward()
+    {}
+    opt.step()
+"""
+
+
+def attacked(line: str) -> tuple[bool, str]:
+    """Whether replicas are refused, and what becomes of the script."""
+    outcome = migrate(ATTACKED.format(line), settings=Settings(distributed=True))
+    return any("by hand" in f.message for f in outcome.findings), outcome.code
+
+
+def test_weights_that_are_moved_between_two_backward_passes_start_replicas() -> None:
+    refused, code = attacked("pass")
+    assert not refused
+    assert "        xm.reduce_gradients(opt)\n        attack.add()\n" in code
+
+
+def test_weights_that_are_moved_elsewhere_as_well_start_none() -> None:
+    assert attacked("attack.add()")[0]

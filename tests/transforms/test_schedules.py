@@ -20,6 +20,13 @@ data = TensorDataset(torch.randn(64, 4))
 loader = DataLoader(data, batch_size=8, shuffle=True)
 model = torch.nn.Linear(4, 1).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+
+def warm(step):
+    return min(1.0, float(step + 1) / LIMIT)
+
+
 {made}
 for epoch in range(3):
     for x in loader:
@@ -46,6 +53,8 @@ def told(schedule: str, steps: str = BATCH) -> list[tuple[str, str]]:
         "OneCycleLR(optimizer, 0.1, epochs=3, steps_per_epoch=len(loader))",
         "CosineAnnealingLR(optimizer, T_max=len(loader) * 3)",
         "ReduceLROnPlateau(optimizer)",
+        "LambdaLR(optimizer, lambda step: min(1.0, step / (3 * len(loader))))",
+        "LambdaLR(optimizer, lambda step: 1.0 if going else 0.1)",
         "get_linear_schedule_with_warmup(optimizer, len(loader), 3 * len(loader))",
     ],
 )
@@ -76,6 +85,9 @@ def test_a_schedule_that_counts_by_the_data_is_told(steps: str) -> None:
         ("StepLR(optimizer, step_size=LIMIT)", "LIMIT = 1000", ", 250 on 4 replicas"),
         ("OneCycleLR(optimizer, 0.1, 3 * LIMIT)", "3 * LIMIT = 3000", ", 750 on 4 replicas"),
         ("MultiStepLR(optimizer, [10, 20])", "[10, 20]", ""),
+        ("LambdaLR(optimizer, lambda step: min(1.0, step / 1000))", "1000", ", 250 on 4 replicas"),
+        ("LambdaLR(optimizer, lr_lambda=lambda s: int(s < LIMIT))", "LIMIT = 1000", ", 250 on 4 replicas"),
+        ("LambdaLR(optimizer, warm)", "LIMIT = 1000", ", 250 on 4 replicas"),
         ("get_linear_schedule_with_warmup(optimizer, 40, 3 * len(loader))", "40", ", 10 on 4 replicas"),
     ],
 )  # fmt: skip
@@ -86,7 +98,16 @@ def test_a_schedule_that_counts_a_fixed_number_is_told(schedule: str, count: str
     assert message.endswith("for the same data" + fewer)
 
 
-@pytest.mark.parametrize("rate", ["0.1", "0.1 * 2", "args.lr", "rate(world)"])
+@pytest.mark.parametrize(
+    "schedule", ["ExponentialLR(optimizer, 0.99)", "LambdaLR(optimizer, lambda step: 0.99**step)"]
+)
+def test_a_schedule_that_multiplies_with_each_step_is_told(schedule: str) -> None:
+    message = "each step of one process multiplies: replicas take an N-th of the steps for the same data"
+    assert told(schedule) == [("XLA179", message)]
+    assert told(schedule, EPOCH) == []
+
+
+@pytest.mark.parametrize("rate", ["0.1", "0.1 * 2", "args.lr", "rate(limit)", "math.sqrt(0.1)"])
 def test_a_learning_rate_of_its_own_is_no_matter(rate: str) -> None:
     assert findings(launched(f"torch.optim.SGD(model.parameters(), lr={rate})"), "schedules") == []
 
@@ -111,3 +132,32 @@ def test_a_learning_rate_that_goes_by_the_processes_of_a_spawn_is_told() -> None
     code = spawned("torch.optim.AdamW(model.parameters(), lr=1e-3 / world_size)")
     (found,) = migrate(code, "schedules").findings
     assert found.message.endswith("0.001 on 1, 0.00025 on 4")
+
+
+@pytest.mark.parametrize(
+    ("rate", "numbers"),
+    [
+        ("0.1 * math.sqrt(world)", "0.1 on 1, 0.2 on 4"),
+        ("0.1 * world ** 0.5", "0.1 on 1, 0.2 on 4"),
+        ("min(0.3, 0.1 * world)", "0.1 on 1, 0.3 on 4"),
+        ("float(args.lr) * world", "on 4 it is 4 times that on 1"),
+        ("config['lr'] * math.sqrt(world)", "on 4 it is 2 times that on 1"),
+    ],
+)
+def test_a_learning_rate_that_is_computed_from_the_replicas_is_told(rate: str, numbers: str) -> None:
+    lines = ("world = dist.get_world_size()", f"torch.optim.SGD(model.parameters(), lr={rate})")
+    (found,) = migrate(launched(*lines, before="import math\n"), "schedules").findings
+    assert found.message == f"the learning rate {rate} follows the replicas: {numbers}"
+
+
+@pytest.mark.parametrize("rate", ["scaled(world)", "0.1 if world < 8 else 0.4", "9**9**9 * world"])
+def test_a_learning_rate_of_which_no_number_is_known_is_told(rate: str) -> None:
+    lines = ("world = dist.get_world_size()", f"lr = {rate}", "torch.optim.SGD(model.parameters(), lr=lr)")
+    (found,) = migrate(launched(*lines), "schedules").findings
+    assert found.message == "the learning rate lr follows the replicas"
+
+
+def test_a_learning_rate_that_an_option_makes_follow_the_replicas_is_told() -> None:
+    lines = ("lr = 0.1", "if scale:", "    lr *= dist.get_world_size()")
+    (found,) = migrate(launched(*lines, "torch.optim.SGD(model.parameters(), lr=lr)"), "schedules").findings
+    assert found.message == "the learning rate lr follows the replicas"

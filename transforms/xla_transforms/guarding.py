@@ -10,14 +10,17 @@ import libcst as cst
 from xla_transforms.branches import Branches
 from xla_transforms.context import Context
 from xla_transforms.edits import apply
-from xla_transforms.loops import Effect
+from xla_transforms.loops import Effect, Loops
 from xla_transforms.loops.reads import spans_lines
 from xla_transforms.plan import Planned, Render
 from xla_transforms.render import Renderer
 from xla_transforms.replicas import Master, Region
+from xla_transforms.replicas.alone import above
+from xla_transforms.replicas.reach import reachable
 from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import is_option
-from xla_transforms.tree import body_of, method, receiver, walk
+from xla_transforms.tree import LOOPS, body_of, method, receiver, walk
 
 _LOOSE = (cst.BooleanOperation, cst.IfExp, cst.NamedExpr, cst.Lambda)
 
@@ -54,11 +57,33 @@ class Guards:
         decisions = self.context.replicas.decisions
         return decisions.differs(test) or decisions.of_master(test) or decisions.of_rank(test)
 
-    def pending(self, place: cst.CSTNode) -> bool:
-        """Whether a step waits for its barrier where the master goes on alone."""
-        loops = self.context.loops
+    def pending(self, place: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()) -> bool:
+        """Whether a step waits for its barrier where the master goes on alone, here or in a caller."""
+        roles, loops = self.context.roles, self._loops(place)
         loop = loops.of(place)
-        return loop is not None and bool(loop.effect & Effect.STEP) and loops.pending(loop, place)
+        if loop is not None:
+            return bool(loop.effect & Effect.STEP) and loops.pending(loop, place)
+        function = roles.index(place).function_of(place)
+        if function is None or function in seen:
+            return False
+        sites = (site for site, _ in callers(roles, function))
+        return self._stepped(place) or any(self.pending(site, seen | {function}) for site in sites)
+
+    def _loops(self, place: cst.CSTNode) -> Loops:
+        index = self.context.roles.index(place)
+        if index is self.context.index:
+            return self.context.loops
+        return self.context.roles.remembered(("loops", index.name), lambda: Loops(self.context.roles, index))
+
+    def _stepped(self, place: cst.CSTNode) -> bool:
+        """Whether a single step is made above a place in its function, not a loop of them."""
+        roles, effects = self.context.roles, self._loops(place).effects
+        for statement in above(roles.index(place), place):
+            blocks = [statement, *(f.body for f in reachable(roles, statement))]
+            loops = (n for block in blocks for n in walk(block) if isinstance(n, LOOPS))
+            if effects.of(statement) & Effect.STEP and not any(map(effects.is_step_loop, loops)):
+                return True
+        return False
 
     def fenceable(self, master: Master) -> bool:
         """Whether a barrier of all replicas can stand above a guard: they answer alike what else it asks."""

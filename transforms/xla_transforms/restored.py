@@ -6,32 +6,72 @@ that is bound as it comes, or that an object of the program keeps, stays where i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
 from xla_transforms.replicas.reach import called
 from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import is_self
 from xla_transforms.scopes import parameters
 from xla_transforms.statements import sole_target
-from xla_transforms.tree import method, receiver, string_value, value_of, walk
+from xla_transforms.tree import method, receiver, same, string_value, value_of, walk
+
+Variable = cst.Name | cst.Attribute
 
 
-def kept(roles: Roles, loaded: cst.Name) -> Iterator[tuple[cst.BaseExpression, str]]:
-    """The parts of what a name was loaded with that something keeps as they come, each with what does."""
+def mentions(roles: Roles, variable: Variable) -> Iterator[Variable]:
+    """The other places that name a variable, or the same attribute of an object."""
+    index = roles.index(variable)
+    if isinstance(variable, cst.Name):
+        scope = index.scope_of(variable).owner(variable.value)
+        yield from (n for n in index.named_of(scope, variable.value) if n is not variable)
+        return
+    owner = index.class_of(variable) if is_self(roles, variable.value) else None
+    for other in index.attributed(variable.attr.value):
+        if other is not variable and same(other.value, variable.value) and index.class_of(other) is owner:
+            yield other
+
+
+def handing_on(roles: Roles, calls: Iterable[cst.Call]) -> list[cst.FunctionDef]:
+    """The functions that give back what one of some calls does, be it through others."""
+    found: list[cst.FunctionDef] = []
+    waiting = list(calls)
+    while waiting:
+        call = waiting.pop()
+        function = roles.index(call).function_of(call)
+        if function is not None and function not in found and _given_back(roles, call, function):
+            found.append(function)
+            waiting += [site for site, _ in callers(roles, function)]
+    return found
+
+
+def _given_back(roles: Roles, call: cst.Call, function: cst.FunctionDef) -> bool:
+    index = roles.index(call)
+    outer = index.parent(call)
+    target = sole_target(outer)
+    exits = [e.value for e in roles.exits(function) if isinstance(e, cst.Return)]
+    if not isinstance(target, cst.Name):
+        return call in exits
+    around = (index.parent(n) for n in mentions(roles, target))
+    moved = any(isinstance(n, cst.Attribute) and n.attr.value in ("to", "cuda") for n in around)
+    return not moved and any(same(target, value) for value in exits)
+
+
+def kept(roles: Roles, loaded: Variable) -> Iterator[tuple[cst.BaseExpression, str]]:
+    """The parts of what a variable was loaded with that something keeps as they come, each with what does."""
     index = roles.index(loaded)
-    scope = index.scope_of(loaded).owner(loaded.value)
-    for name in index.named(loaded.value):
-        if name is loaded or index.scope_of(name).owner(name.value) is not scope:
-            continue
+    for name in mentions(roles, loaded):
         outer = index.parent(name)
         part = outer if isinstance(outer, cst.Subscript) and outer.value is name else name
         user = index.parent(part)
         target = sole_target(user)
-        if isinstance(part, cst.Subscript) and target is not None and _was_on_device(roles, part):
+        if not isinstance(part, cst.Subscript) or target is None:
+            pass
+        elif _was_on_device(roles, part) or _takes_the_place(roles, target):
             yield part, index.source.code(target)
-        elif isinstance(user, cst.Arg) and isinstance(call := index.parent(user), cst.Call):
+        if isinstance(user, cst.Arg) and isinstance(call := index.parent(user), cst.Call):
             yield from ((part, held) for held in _kept_by(roles, call, user))
 
 
@@ -39,6 +79,15 @@ def _was_on_device(roles: Roles, entry: cst.Subscript) -> bool:
     key = entry.slice[0].slice
     word = string_value(key.value) if isinstance(key, cst.Index) else None
     return word is not None and any(_of_device(roles, saved) for saved in _saved(roles, word))
+
+
+def _takes_the_place(roles: Roles, target: cst.BaseExpression) -> bool:
+    """Whether a variable has a table of tensors of the device before it gets what was loaded."""
+    if not isinstance(target, cst.Name):
+        return False
+    scope = roles.index(target).scope_of(target).owner(target.value)
+    values = [b.value for b in scope.bindings[target.value]] if scope is not None else []
+    return any(isinstance(v, cst.BaseExpression) and _of_device(roles, v) for v in values)
 
 
 def _saved(roles: Roles, key: str) -> Iterator[cst.BaseExpression]:

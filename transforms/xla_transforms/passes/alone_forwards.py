@@ -17,8 +17,10 @@ from xla_transforms.guarding import Guards
 from xla_transforms.loops import Effect
 from xla_transforms.replicas import Master
 from xla_transforms.replicas.reach import reachable
+from xla_transforms.replicas.withheld import decorators, makings
 from xla_transforms.roles import Kind
-from xla_transforms.tree import LOOPS, body_of, walk
+from xla_transforms.roles.ranks import PLACES
+from xla_transforms.tree import LOOPS, body_of, method, receiver, walk
 
 FENCED = Rule(
     "XLA604",
@@ -38,17 +40,43 @@ UNFENCED = Rule(
 RULES = (FENCED, UNFENCED)
 
 
+_STATES = frozenset({"push_to_hub", "save_pretrained", "state_dict"})
+
+
 def run(context: Context) -> None:
     if not context.distributed or context.already_xla:
         return
     guards = Guards(context)
     kept = {region.node for region in guards.saving if region.obstacle and not context.target.save_waits}
+    opened = {region.node: region for region in guards.saving if not region.obstacle}
     for guard, master in context.replicas.alone.of_module(context.index):
-        if guard in kept or any(_runs(context, part) for part in _stays(context, guards, guard, master)):
+        own = [s for run in opened[guard].runs for s in run] if guard in opened else [guard.body]
+        runs = any(_runs(context, part) for part in _stays(context, guards, guard, master))
+        if guard in kept or runs or any(_states(context, part) for part in own):
             _fence(context, guards, guard, master)
+    for place in _others(context):
+        _fence(context, guards, place, Master(only=True))
+
+
+def _others(context: Context) -> Iterator[cst.CSTNode | None]:
+    """Statements in which the master alone comes to a model by something else than an ``if`` of its own."""
+    alone = context.replicas.alone
+    for match in context.index.all(cst.Match):
+        cases = match.cases if isinstance(match, cst.Match) and _asks_rank(context, match) else ()
+        if any(_needs_device(context, case.body) for case in cases):
+            yield match
     for call, _ in context.reached:
-        if _leaves_then_runs(context, call) and not any(True for _ in context.replicas.alone.guards(call)):
-            _fence(context, guards, context.index.statement_of(call), Master(only=True))
+        chosen = call in alone.shared and alone.choosing(call) is not None
+        if chosen or (_leaves_then_runs(context, call) and not any(True for _ in alone.guards(call))):
+            yield context.index.statement_of(call)
+
+
+def _asks_rank(context: Context, match: cst.Match) -> bool:
+    return context.replicas.number(match.subject) in PLACES
+
+
+def _needs_device(context: Context, node: cst.CSTNode) -> bool:
+    return _runs(context, node) or _states(context, node)
 
 
 def _stays(context: Context, guards: Guards, guard: cst.If, master: Master) -> list[cst.CSTNode]:
@@ -69,6 +97,19 @@ def _runs(context: Context, node: cst.CSTNode) -> bool:
     return any(isinstance(n, LOOPS) and effects.is_step_loop(n) for block in blocks for n in walk(block))
 
 
+def _states(context: Context, node: cst.CSTNode) -> bool:
+    """Whether the state of a model or an optimizer is taken, to be saved one way or another."""
+    blocks = [node, *(f.body for f in reachable(context.roles, node)), *_lambdas(context, node)]
+    calls = (n for block in blocks for n in walk(block) if method(n) in _STATES)
+    kinds = (context.roles.kinds(receiver(call)) for call in calls)
+    return any(found & {Kind.MODEL, Kind.OPTIMIZER} for found in kinds)
+
+
+def _lambdas(context: Context, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for call in (n for n in walk(node) if isinstance(n, cst.Call)):
+        yield from (f.node.body for f in context.roles.facts(call.func) if isinstance(f.node, cst.Lambda))
+
+
 def _leaves_then_runs(context: Context, call: cst.Call) -> bool:
     """Whether a function that is called lets the master alone come to a forward pass."""
     functions = [f.node for f in context.roles.facts(call.func) if f.kind is Kind.FUNCTION]
@@ -76,12 +117,13 @@ def _leaves_then_runs(context: Context, call: cst.Call) -> bool:
 
 
 def _kept(context: Context, function: cst.FunctionDef) -> bool:
-    return any(_runs(context, part) for part in _alone(context, function))
+    return any(_needs_device(context, part) for part in _alone(context, function))
 
 
 def _alone(context: Context, function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
-    """The statements of a function that the master alone reaches."""
-    behind = False
+    """The statements of a function that the master alone reaches, behind no guard of their own."""
+    alone = context.replicas.alone
+    behind = any(True for _ in decorators(alone, function)) or bool(makings(alone, function))
     for statement in body_of(function):
         if behind:
             yield statement
@@ -89,7 +131,6 @@ def _alone(context: Context, function: cst.FunctionDef) -> Iterator[cst.CSTNode]
         master = context.replicas.master(statement.test) if isinstance(statement, cst.If) else None
         if isinstance(statement, cst.If) and master is not None:
             behind = not master.only and not master.rest and _ends(statement)
-            yield from [statement.body] if master.only else []
 
 
 def _ends(statement: cst.If) -> bool:
@@ -100,7 +141,7 @@ def _ends(statement: cst.If) -> bool:
 
 
 def _fence(context: Context, guards: Guards, place: cst.CSTNode | None, master: Master) -> None:
-    if place is None or not guards.pending(place):
+    if place is None or context.replicas.alone.parted(place) or not guards.pending(place):
         return
     if not guards.fenceable(master):
         message = "the master goes on alone here, while the step before is pending on all replicas"

@@ -6,14 +6,17 @@ Source: pytorch v2.9, ``torch/serialization.py``; pytorch/xla v2.9.0, ``xla_mode
 
 from __future__ import annotations
 
+from functools import partial
+
 import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.naming import Use, Uses, is_word
 from xla_transforms.placing import device_at
-from xla_transforms.restored import kept
+from xla_transforms.restored import Variable, handing_on, kept, mentions
 from xla_transforms.roles import Kind
+from xla_transforms.roles.calls import callers
 from xla_transforms.statements import has_call, live_calls, migrating, path_of, sole_target
 from xla_transforms.tree import argument, dotted, has_star, method, receiver, value_of
 
@@ -60,6 +63,24 @@ def run(context: Context) -> None:
             device = argument(call, "device", 1)
             if device is not None and context.roles.places(device.value) != {"cpu"}:
                 _to_cpu(context, device)
+    for function in context.once(_loading):
+        for site, _ in callers(context.roles, function):
+            if context.roles.index(site) is context.index and context.plan.free(site):
+                _follow(context, site)
+
+
+def _loading(context: Context) -> list[cst.FunctionDef]:
+    """The functions of the program that give back what was loaded to CUDA, and comes to the CPU now."""
+    calls = [c for path in _LOADS for c in context.program.calls.get(path.rpartition(".")[2], ())]
+    return handing_on(context.roles, filter(partial(_moves, context), calls))
+
+
+def _moves(context: Context, call: cst.Call) -> bool:
+    path = context.roles.path(call.func)
+    if path not in _LOADS or has_star(call) or context.roles.dead(call):
+        return False
+    place = argument(call, "map_location", _LOADS[path])
+    return path == "torch.load" if place is None else not _is_cpu(context, place.value)
 
 
 def _restore_random(context: Context, call: cst.Call) -> None:
@@ -119,21 +140,24 @@ def _follow(context: Context, call: cst.Call) -> None:
     """A whole module that is loaded is moved to the device; other things are followed up by the reader."""
     outer = context.index.parent(call)
     target = sole_target(outer)
-    if isinstance(outer, (cst.Attribute, cst.Arg, cst.Subscript)) or not isinstance(target, cst.Name):
+    if isinstance(outer, (cst.Attribute, cst.Arg, cst.Subscript)):
         return
-    scope = context.index.scope_of(target).owner(target.value)
-    uses = context.index.uses.get((scope, target.value), set())
+    if not isinstance(target, (cst.Name, cst.Attribute)):
+        return
+    name = context.index.source.code(target)
+    around = [context.index.parent(n) for n in mentions(context.roles, target)]
+    uses = {n.attr.value for n in around if isinstance(n, cst.Attribute)}
     if uses & _MODULE_USES and "load_state_dict" not in uses:
-        if not _moved_below(context, call, target.value):
+        if not _moved_below(context, call, name):
             change = context.plan.change(LOAD, call, "the module that is loaded moves to the device")
             change.wrap(call, "{0}.to({1})", device_at(context, call, change))
     elif not uses & {"to", "cuda", "items", "keys", "get", "cpu"} and not _is_state(context, target):
         advice = "move what the device computes with"
-        context.plan.report(ON_CPU, call, f"{target.value} is on the CPU", advice)
+        context.plan.report(ON_CPU, call, f"{name} is on the CPU", advice)
     _keepers(context, target)
 
 
-def _keepers(context: Context, loaded: cst.Name) -> None:
+def _keepers(context: Context, loaded: Variable) -> None:
     """Parts of a checkpoint that are kept as they come, and were tensors of the device."""
     for part, holder in kept(context.roles, loaded):
         advice = "move it: " + _MOVED.format(context.index.source.code(part))
@@ -153,14 +177,11 @@ def _moved_below(context: Context, call: cst.Call, name: str) -> bool:
     )
 
 
-def _is_state(context: Context, target: cst.Name) -> bool:
-    """Whether a name that was loaded is taken apart or given to ``load_state_dict``."""
-    scope = context.index.scope_of(target).owner(target.value)
-    for name in context.index.named(target.value):
+def _is_state(context: Context, target: Variable) -> bool:
+    """Whether what was loaded is taken apart, given back or given to ``load_state_dict``."""
+    for name in mentions(context.roles, target):
         parent = context.index.parent(name)
-        if context.index.scope_of(name).owner(name.value) is not scope:
-            continue
-        if isinstance(parent, (cst.Subscript, cst.ComparisonTarget)):
+        if isinstance(parent, (cst.Subscript, cst.ComparisonTarget, cst.Return)):
             return True
         user = context.index.parent(parent) if isinstance(parent, cst.Arg) else None
         if isinstance(user, cst.Call) and not _computes(context, user):

@@ -10,9 +10,10 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.roles import Kind
 from xla_transforms.saves import Saved, holds_tuple, saved_by
 from xla_transforms.statements import live_calls, migrating
-from xla_transforms.tree import value_of
+from xla_transforms.tree import method, receiver, value_of, walk
 
 SAVE = Rule(
     "XLA801",
@@ -31,7 +32,7 @@ WHOLE = Rule(
 FORMAT = Rule(
     "XLA804",
     "save-left",
-    "A save is left that has options which xm.save does not take, or is handed on as a function.",
+    "A save is left that pickles, has options which xm.save does not take, or is handed on as a function.",
     "Its file holds XLA tensors: it loads only where torch_xla is installed, with map_location='cpu'.",
     Severity.WARNING,
     Safety.DISPLAY,
@@ -52,6 +53,7 @@ WAITS = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
+_PICKLES = frozenset({"cloudpickle.dump", "dill.dump", "joblib.dump", "pickle.dump", "pickle.dumps"})
 RULES = (SAVE, WHOLE, FORMAT, TUPLES, WAITS)
 
 
@@ -61,11 +63,26 @@ def run(context: Context) -> None:
     for call, path in live_calls(context):
         if path == "torch.save":
             _save(context, call)
+        elif path in _PICKLES and _of_device(context, call):
+            advice = "write it by xm.save, or bring its tensors to the CPU first: tensor.cpu()"
+            context.plan.report(FORMAT, call, "it writes tensors of the device as they are", advice)
     for node in (*context.index.attributed("save"), *context.index.named("save")):
         if _handed_on(context, node):
             advice = "hand on a function that calls xm.save, and let every replica reach it"
             message = "torch.save is handed on: it saves tensors of the device"
             context.plan.report(FORMAT, node, message, advice)
+
+
+def _of_device(context: Context, call: cst.Call) -> bool:
+    """Whether what is pickled holds a model, or the state of one or of its optimizer."""
+    value = call.args[0].value if call.args else None
+    given = [b.value for b in context.roles.bindings(value)] if isinstance(value, cst.Name) else []
+    parts = [n for v in (value, *given) if v is not None for n in walk(v)]
+    if any(method(n) in ("cpu", "numpy") for n in parts):
+        return False
+    states = (receiver(n) for n in parts if method(n) == "state_dict")
+    held = any(context.roles.kinds(base) & {Kind.MODEL, Kind.OPTIMIZER} for base in states)
+    return held or context.roles.is_a(value, Kind.MODEL)
 
 
 def _handed_on(context: Context, node: cst.BaseExpression) -> bool:

@@ -17,6 +17,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.guarding import Guards, Hoists
 from xla_transforms.loops.sinks import bound_names
 from xla_transforms.replicas import Region
+from xla_transforms.replicas.withheld import withholding
 
 UNGUARDED = Rule(
     "XLA811",
@@ -83,25 +84,41 @@ def run(context: Context) -> None:
     opened = _open(context, guards, hoists)
     for call in context.replicas.alone.shared:
         if context.roles.index(call) is context.index:
-            _tell_of(context, call)
+            _tell_of(context, guards, call)
     for guard, master in context.replicas.alone.of_module(context.index):
         if guard not in opened and not _in_closure(context, guards, guard):
             with context.plan.together(guard):
                 hoists.above(guards, guards.region(guard, master))
 
 
-def _tell_of(context: Context, call: cst.Call) -> None:
+def _tell(
+    context: Context, guards: Guards, call: cst.Call, place: cst.CSTNode, where: str, *, fenced: bool = False
+) -> None:
+    message = f"the other replicas do not reach the save {where}"
+    _tell_alone(context, place, message, stuck=not fenced and guards.pending(call))
+
+
+def _tell_alone(context: Context, place: cst.CSTNode, message: str, *, stuck: bool) -> None:
+    """Where no step is pending when the master saves alone, and the save waits for nobody, that may be so."""
+    if context.target.save_waits or stuck:
+        context.plan.report(GUARDED, place, message, _SAVE_ADVICE)
+    else:
+        advice = "no step is pending there, so the master may save alone"
+        context.plan.report(GUARDED, place, message, advice, severity=Severity.INFO)
+
+
+def _tell_of(context: Context, guards: Guards, call: cst.Call) -> None:
     """Report what keeps some replicas from a save and cannot be opened."""
     alone = context.replicas.alone
     if (choice := alone.choosing(call)) is not None:
-        message = "the other replicas do not reach the save in it: it is evaluated by some of them alone"
-        context.plan.report(GUARDED, choice, message, _SAVE_ADVICE)
+        _tell(context, guards, call, choice, "in it: it is evaluated by some of them alone", fenced=True)
     for leave in alone.barred(call):
-        message = "the other replicas do not reach the save below: some leave here in a way of their own"
-        context.plan.report(GUARDED, leave, message, _SAVE_ADVICE)
-    for decorator in alone.withheld(call):
-        message = "the other replicas do not reach the save in it: it lets some alone run the function"
-        context.plan.report(GUARDED, decorator, message, _SAVE_ADVICE)
+        _tell(context, guards, call, leave, "below: some leave here in a way of their own")
+    for place in withholding(alone, call):
+        if context.roles.index(place) is context.index:
+            decorated = isinstance(place, cst.Decorator)
+            why = "it lets some alone run the function" if decorated else "some of them alone come here"
+            _tell(context, guards, call, place, f"in it: {why}", fenced=True)
     for test in alone.unclear(call):
         text = " ".join(context.index.source.code(test).split())
         message = f"it is not known what {text} asks: if some replicas alone come to the save, they wait"
@@ -141,11 +158,7 @@ def _report(context: Context, guards: Guards, region: Region) -> None:
         return
     message = f"the other replicas do not reach the save in it: {region.obstacle}"
     stuck = guards.pending(region.node) and not guards.fenceable(region.master)
-    if context.target.save_waits or stuck:
-        context.plan.report(GUARDED, region.node, message, _SAVE_ADVICE)
-    else:
-        advice = "no step is pending there, so the master may save alone"
-        context.plan.report(GUARDED, region.node, message, advice, severity=Severity.INFO)
+    _tell_alone(context, region.node, message, stuck=stuck)
 
 
 def _decide(context: Context, guards: Guards, region: Region) -> None:

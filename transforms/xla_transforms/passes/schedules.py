@@ -7,6 +7,8 @@ Source: PyTorch, ``torch/optim/lr_scheduler.py``; pytorch/xla#1012 (steps of a r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from xla_transforms.context import Context
@@ -14,7 +16,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.numbers import Amount, plain
 from xla_transforms.roles import Kind
 from xla_transforms.roles.structure import loaders_behind
-from xla_transforms.scopes import How
+from xla_transforms.scopes import How, parameters
 from xla_transforms.statements import live_calls
 from xla_transforms.tree import LOOPS, children, method, receiver, value_of, walk
 
@@ -58,6 +60,7 @@ _COUNTS = {
     "CyclicLR": {"step_size_up": 3, "step_size_down": 4},
     "OneCycleLR": {"total_steps": 2, "steps_per_epoch": 4},
 }
+_DECAYS = ("ExponentialLR", "MultiplicativeLR")  # each step multiplies
 _TRANSFORMERS = {"num_warmup_steps": 1, "num_training_steps": 2}
 
 
@@ -80,11 +83,9 @@ def _rate(context: Context, call: cst.Call) -> None:
     amount = Amount(context.roles, rate) if rate is not None else None
     if amount is None or not amount.follows_replicas:
         return
-    one, four = amount.on(1), amount.on(4)
-    assert one is not None
-    assert four is not None
+    numbers = amount.by_replicas
     code = context.index.source.code(amount.node)
-    message = f"the learning rate {code} follows the replicas: {plain(one)} on 1, {plain(four)} on 4"
+    message = f"the learning rate {code} follows the replicas" + (f": {numbers}" if numbers else "")
     advice = "start as many replicas as there were GPUs, or see that the global batch follows likewise"
     context.plan.report(RATE, call, message, advice)
 
@@ -123,12 +124,48 @@ def _schedule(context: Context, call: cst.Call, path: str, *, with_batches: bool
         message = f"it counts steps by {text}: each of N replicas takes an N-th of them"
         context.plan.report(STEPS, call, message, "count by the length of the loader")
     elif with_batches:
-        known = _COUNTS.get(path.rpartition(".")[2], {}) if path.startswith(_SCHEDULERS) else _TRANSFORMERS
-        given = [value_of(call, name, position) for name, position in known.items()]
-        counts = [value for value in given if value is not None and getattr(value, "value", "") != "None"]
-        own = [value for value in counts if _length(context, value, Kind.LOADER) is None]
-        if own:
-            _fixed(context, call, own[0])
+        _with_batches(context, call, path)
+
+
+def _with_batches(context: Context, call: cst.Call, path: str) -> None:
+    counts = list(_counts(context, call, path))
+    if any(_decays(value) for value in counts) or path.rpartition(".")[2] in _DECAYS:
+        message = "each step of one process multiplies: replicas take an N-th of the steps for the same data"
+        context.plan.report(FIXED, call, message, "take the N-th power, or divide the batch size")
+    elif own := [value for value in counts if _length(context, value, Kind.LOADER) is None]:
+        _fixed(context, call, own[0])
+
+
+def _counts(context: Context, call: cst.Call, path: str) -> Iterator[cst.BaseExpression]:
+    """The numbers of steps that a schedule is given, or holds its steps against in its function."""
+    name = path.rpartition(".")[2]
+    known = _COUNTS.get(name, {}) if path.startswith(_SCHEDULERS) else _TRANSFORMERS
+    given = [value_of(call, name, position) for name, position in known.items()]
+    yield from (value for value in given if value is not None and getattr(value, "value", "") != "None")
+    rule = value_of(call, "lr_lambda", 1) if name == "LambdaLR" else None
+    for item in context.roles.facts(rule) if rule is not None else ():
+        if isinstance(item.node, (cst.FunctionDef, cst.Lambda)):
+            steps = [p.name.value for p in parameters(item.node) if p.name.value != "self"][:1]
+            yield from filter(None, (_measure(node, steps) for node in walk(item.node.body)))
+
+
+def _decays(counted: cst.BaseExpression) -> bool:
+    return isinstance(counted, cst.BinaryOperation) and isinstance(counted.operator, cst.Power)
+
+
+def _measure(node: cst.CSTNode, steps: list[str]) -> cst.BaseExpression | None:
+    """What a step is compared with or divided by; a power of which it is the exponent."""
+    if isinstance(node, cst.Comparison):
+        return node.comparisons[0].comparator if _names(node.left, steps) else None
+    if not isinstance(node, cst.BinaryOperation):
+        return None
+    if isinstance(node.operator, (cst.Divide, cst.FloorDivide, cst.Modulo)) and _names(node.left, steps):
+        return node.right
+    return node if isinstance(node.operator, cst.Power) and _names(node.right, steps) else None
+
+
+def _names(node: cst.CSTNode, names: list[str]) -> bool:
+    return any(isinstance(n, cst.Name) and n.value in names for n in walk(node))
 
 
 def _fixed(context: Context, call: cst.Call, counted: cst.BaseExpression) -> None:

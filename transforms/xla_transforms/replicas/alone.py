@@ -17,14 +17,18 @@ import libcst as cst
 from xla_transforms.replicas.calm import Calm
 from xla_transforms.replicas.masters import Master, says
 from xla_transforms.replicas.regions import Region, Split, carried, exits, gives_none, mentions, obstruct
+from xla_transforms.replicas.withheld import withholding
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
 from xla_transforms.saves import Saved, saved_by
-from xla_transforms.scopes import Binding, ModuleIndex, parameters
+from xla_transforms.scopes import Binding, ModuleIndex
 from xla_transforms.tree import LOOPS, body_of, dotted, string_value, walk
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
+
+
+_INNER = (cst.BaseExpression, cst.Arg, cst.BaseElement)
 
 
 class Alone:
@@ -80,7 +84,7 @@ class Alone:
         """The expression that lets some replicas alone evaluate a node: ``save() if rank == 0 else None``."""
         index, inner = self.roles.index(node), node
         for outer in index.ancestors(node):
-            if not isinstance(outer, (cst.BaseExpression, cst.Arg)) or isinstance(outer, cst.Lambda):
+            if not isinstance(outer, _INNER) or isinstance(outer, cst.Lambda):
                 return None
             test = outer.test if isinstance(outer, cst.IfExp) else getattr(outer, "left", None)
             chosen = isinstance(outer, (cst.IfExp, cst.BooleanOperation)) and inner is not test
@@ -100,14 +104,14 @@ class Alone:
 
     def leaving(self, node: cst.CSTNode) -> Iterator[cst.If]:
         """``if rank != 0: return`` above a node: all but the master leave before it."""
-        return (statement for statement in self._above(node) if self._leaves(statement))
+        return (statement for statement in self._conditions(node) if self._leaves(statement))
 
     def barred(self, node: cst.CSTNode) -> Iterator[cst.If]:
         """What lets all but the master leave above a node in another way, which cannot be opened.
 
         Where the master leaves, the program breaks off: nobody saves.
         """
-        for statement in self._above(node):
+        for statement in self._conditions(node):
             master = self.replicas.master(statement.test)
             if master is None or self._leaves(statement):
                 continue
@@ -115,28 +119,11 @@ class Alone:
             if others is not None and (exits(others) or any(isinstance(n, cst.Raise) for n in walk(others))):
                 yield statement
 
-    def _above(self, node: cst.CSTNode) -> Iterator[cst.If]:
-        """The conditions that stand above a node, in its blocks."""
-        index = self.roles.index(node)
-        current: cst.CSTNode = node
-        for outer in index.ancestors(node):
-            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
-                return
-            if isinstance(outer, cst.IndentedBlock):
-                lines = list(outer.body)
-                position = next(i for i, line in enumerate(lines) if line is current)
-                yield from (line for line in lines[:position] if isinstance(line, cst.If))
-            current = outer
+    def _conditions(self, node: cst.CSTNode) -> Iterator[cst.If]:
+        return (line for line in above(self.roles.index(node), node) if isinstance(line, cst.If))
 
-    def withheld(self, node: cst.CSTNode) -> Iterator[cst.Decorator]:
-        """The decorators of the program that let some replicas alone run the function around a node."""
-        function = self._function(node)
-        for decorator in function.decorators if function is not None else ():
-            for made in (f.node for f in self.roles.facts(decorator.decorator) if f.kind is Kind.FUNCTION):
-                if isinstance(made, cst.FunctionDef) and any(map(self._chosen, _runs(made))):
-                    yield decorator
-
-    def _chosen(self, node: cst.CSTNode) -> bool:
+    def chosen(self, node: cst.CSTNode) -> bool:
+        """Whether only some replicas come to a node, by what its own function says."""
         return self._kept(node) or any(True for _ in self.barred(node))
 
     def unclear(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -218,7 +205,7 @@ class Alone:
         regions = [self.region(guard, master, self.shared) for guard, master in self.guards(node)]
         regions += [self._behind(leave) for leave in self.leaving(node)]
         function = self._function(node)
-        if any(True for _ in (*self.barred(node), *self.withheld(node))):
+        if any(True for _ in (*self.barred(node), *withholding(self, node))):
             return True
         if function is None or function in seen:
             return any(r.obstacle for r in regions)
@@ -364,12 +351,16 @@ class Alone:
                 obstruct(region, call, text)
 
 
-def _runs(decorator: cst.FunctionDef) -> Iterator[cst.Call]:
-    """The calls of what a decorator is given."""
-    names = [p.name.value for p in parameters(decorator)][:1]
-    for node in walk(decorator.body):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in names:
-            yield node
+def above(index: ModuleIndex, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The statements that stand above a node, in its blocks and those around them, up to its function."""
+    current: cst.CSTNode = node
+    for outer in index.ancestors(node):
+        if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+            return
+        if isinstance(outer, cst.IndentedBlock):
+            lines = list(outer.body)
+            yield from lines[: next(i for i, line in enumerate(lines) if line is current)]
+        current = outer
 
 
 def _speaks_of_rank(test: cst.BaseExpression) -> bool:

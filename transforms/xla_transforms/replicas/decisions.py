@@ -1,5 +1,5 @@
-"""Which values differ between replicas: what is computed from a replica's own share of the data, or read
-from its own clock.
+"""Which values differ between replicas: what is computed from a replica's own share of the data, read
+from its own clock, or drawn for itself.
 
 Python that decides by such a value decides otherwise on each replica, unless the value was reduced first.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.replicas.collectives import short
+from xla_transforms.replicas.drawn import Drawn
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import sites
 from xla_transforms.roles.classes import find_method, related
@@ -70,7 +71,7 @@ class Decisions:
     """Answers it for one program."""
 
     def __init__(self, replicas: Replicas) -> None:
-        self.replicas, self.roles = replicas, replicas.roles
+        self.replicas, self.roles, self.drawn = replicas, replicas.roles, Drawn(replicas)
 
     def differs(self, node: cst.CSTNode) -> bool:
         """Whether a value is a replica's own."""
@@ -245,6 +246,10 @@ class Decisions:
                 return
             if isinstance(call, cst.Call) and receiver(call) is use and method(call) in _STORES:
                 yield from (arg.value for arg in call.args)
+            part = index.parent(use)
+            if isinstance(part, cst.Subscript) and part.value is use and isinstance(call, cst.AssignTarget):
+                assign = index.parent(call)
+                yield from [assign.value] if isinstance(assign, cst.Assign) else ()
 
     # ---- calls
 
@@ -254,6 +259,10 @@ class Decisions:
             return State.SAME
         if path in _CLOCKS:
             return State.TIMED
+        if path.startswith("torch.utils.data."):
+            return State.SAME  # made-up data stand for such as all replicas read
+        if self.drawn.by(call):
+            return State.OWN
         if short(path):
             return State.REDUCED if short(path) in _EQUALIZES else State.SAME
         functions = [f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION]

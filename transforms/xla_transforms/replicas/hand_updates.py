@@ -9,7 +9,11 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from xla_transforms.loops.effects import Effects
+from xla_transforms.loops.gradients import Gradients
+from xla_transforms.replicas.reach import reachable
 from xla_transforms.roles import Kind, Roles
+from xla_transforms.roles.calls import callers
 from xla_transforms.tree import method, receiver, walk
 
 _GIVERS = ("parameters", "named_parameters")
@@ -17,10 +21,30 @@ _MODELS = frozenset({Kind.MODEL, Kind.INSTANCE, Kind.UNKNOWN, Kind.NAME})
 
 
 def hand_updates(roles: Roles) -> list[cst.CSTNode]:
-    """The writes of a program, in the order of its modules."""
+    """The writes of a program, in the order of its modules.
+
+    Left out are those before which gradients are reduced, because another backward pass follows.
+    """
     modules = roles.program.modules.values()
     loops = [loop for index in modules for loop in index.all(cst.For) if isinstance(loop, cst.For)]
-    return [write for loop in loops if _over_parameters(roles, loop) for write in _writes(roles, loop)]
+    writes = [write for loop in loops if _over_parameters(roles, loop) for write in _writes(roles, loop)]
+    reduced = [place.statement for place in Gradients(Effects(roles)).between()] if writes else []
+    within = [f for statement in reduced for f in reachable(roles, statement)]
+    return [write for write in writes if not _inside(roles, write, [*reduced, *within])]
+
+
+def _inside(roles: Roles, node: cst.CSTNode, parts: list[cst.CSTNode]) -> bool:
+    """Whether a node runs as a part of one of these pieces of code, and nowhere else."""
+    index = roles.index(node)
+    own = (p for p in parts if roles.index(p) is index and not isinstance(p, cst.FunctionDef))
+    if any(index.within(node, part) for part in own):
+        return True
+    function = index.function_of(node)
+    if function is None or function not in parts:
+        return False
+    with roles.guarded(("reduced", function)) as free:
+        sites = [site for site, _ in callers(roles, function)] if free else []
+        return bool(sites) and all(_inside(roles, site, parts) for site in sites)
 
 
 def _over_parameters(roles: Roles, loop: cst.For) -> bool:

@@ -164,7 +164,7 @@ def says(replicas: Replicas, test: cst.BaseExpression) -> list[cst.BaseExpressio
         functions = list(_methods(replicas, test))
     exits = [e for f in functions if isinstance(f, cst.FunctionDef) for e in replicas.roles.exits(f)]
     given = [e.value for e in exits if isinstance(e, cst.Return) and e.value is not None]
-    return [test, *_bound(replicas, test), *given]
+    return [test, *values_behind(replicas, test), *given]
 
 
 def _methods(replicas: Replicas, node: cst.Attribute) -> set[cst.FunctionDef | None]:
@@ -180,7 +180,7 @@ def _statements(function: cst.FunctionDef) -> list[cst.CSTNode]:
 def _named(replicas: Replicas, node: cst.BaseExpression) -> Master | None:
     """``is_master`` for ``is_master = rank == 0``."""
     with replicas.roles.guarded(("master", node)) as free:
-        found = [master_of(replicas, value) for value in _bound(replicas, node)] if free else []
+        found = [master_of(replicas, value) for value in values_behind(replicas, node)] if free else []
     first = found[0] if found else None
     if first is None or len(found) == 1:
         return first
@@ -206,7 +206,7 @@ def _held(replicas: Replicas, node: cst.BaseExpression, *, asked: bool = False) 
     ``better = score > best if rank == 0 else None``.
     """
     first, absent, answer = None, False, False
-    for value in _bound(replicas, node):
+    for value in values_behind(replicas, node):
         if _nothing(value):
             absent = True
             continue
@@ -248,7 +248,7 @@ def _is_object(replicas: Replicas, value: cst.BaseExpression) -> bool:
 
 def _made(replicas: Replicas, value: cst.BaseExpression) -> bool:
     """Whether what a function gives back is an object, be it by a name."""
-    bound = _bound(replicas, value)
+    bound = values_behind(replicas, value)
     return all(_is_object(replicas, v) for v in bound) if bound else _is_object(replicas, value)
 
 
@@ -265,7 +265,8 @@ def _given(replicas: Replicas, value: cst.BaseExpression) -> Master | None:
     return None
 
 
-def _bound(replicas: Replicas, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+def values_behind(replicas: Replicas, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """What a variable, a parameter or an attribute is given; nothing where not all of that is seen."""
     roles = replicas.roles
     if isinstance(node, cst.Name):
         found = roles.bindings(node)
