@@ -362,6 +362,31 @@ def test_what_each_replica_draws_for_itself_decides(drawn: str, seed: str) -> No
     assert of_draws(drawn, seed) == ["one of them leaves where the others go on"]
 
 
+def options(read: str) -> list[str]:
+    """What is told where options hold a seed that each replica draws, and a step is left by some of them."""
+    body = (
+        "options = {'rate': 0.1, 'most': 9}",
+        "options['seed'] = random.randint(1, 100)",
+        "for turn in range(4):",
+        "    model(torch.ones(4).cuda()).mean().backward()",
+        "    optimizer.step()",
+        f"    if turn > {read}:",
+        "        break",
+    )
+    code = launched(*SETUP[1:3], *body, before="\nimport random\n")
+    return [f.message.rpartition(": ")[2] for f in migrate(code, "decisions").findings if f.code == "XLA171"]
+
+
+def test_a_seed_among_options_says_nothing_of_the_others() -> None:
+    assert options("options['most']") == []
+    assert options("limit(options)") == []
+    assert options("options['seed']") == ["one of them leaves where the others go on"]
+
+
+def test_a_forward_pass_that_some_replicas_make_is_nothing_by_itself() -> None:
+    assert told(in_step=("if random.random() < 0.5:", "    model(x.cuda())")) == []
+
+
 def test_replicas_of_one_process_draw_alike() -> None:
     lines = ("model = torch.nn.Linear(1, 1).cuda()", "for i in range(3):", "    x = torch.randn(1).cuda()")
     rest = ("    model(x).backward()", "    if x.item() > 2:", "        break")

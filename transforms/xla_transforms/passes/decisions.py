@@ -11,6 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.loops import Effect
 from xla_transforms.replicas.altering import alterations
 from xla_transforms.replicas.collectives import MEETINGS, short
 from xla_transforms.replicas.reach import comes_to
@@ -82,7 +83,7 @@ def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
         return "not all of them reach the save"
     if isinstance(statement, cst.While):
         return "they do not take the same number of steps" if _trains(context, statement) else ""
-    if context.loops.effects.of(statement.body) or _trains(context, statement):
+    if context.loops.effects.of(statement.body) & ~Effect.FORWARD or _trains(context, statement):
         return "not all of them take the step"
     if _meets(context, statement):
         return "not all of them reach the collective"

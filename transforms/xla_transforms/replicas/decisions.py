@@ -21,8 +21,8 @@ from xla_transforms.roles.classes import find_method, related
 from xla_transforms.roles.facts import Fact, Facts, known, of_kind
 from xla_transforms.roles.ranks import PLACES, SIZES
 from xla_transforms.roles.structure import loaders_behind
-from xla_transforms.scopes import Binding, How, Scope, parameters
-from xla_transforms.tree import children, method, receiver, value_of, walk
+from xla_transforms.scopes import Binding, How, ModuleIndex, Scope, parameters
+from xla_transforms.tree import children, method, receiver, string_value, value_of, walk
 
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
@@ -64,7 +64,11 @@ class State(IntEnum):
     SAME = 0  # as far as is known
     REDUCED = 1  # made the same by a collective
     TIMED = 2  # by a replica's own clock
-    OWN = 3
+    DRAWN = 3  # by a replica's own generator
+    OWN = 4
+
+
+_DIFFERENT = (State.TIMED, State.DRAWN, State.OWN)
 
 
 class Decisions:
@@ -75,7 +79,7 @@ class Decisions:
 
     def differs(self, node: cst.CSTNode) -> bool:
         """Whether a value is a replica's own."""
-        return self._state(node) in (State.TIMED, State.OWN)
+        return self._state(node) in _DIFFERENT
 
     def of_rank(self, test: cst.CSTNode) -> bool:
         """Whether a condition is computed from the rank."""
@@ -116,7 +120,7 @@ class Decisions:
         if (scope.node, node.value) in self._reduced:
             return State.REDUCED
         found = [self._binding(b) for b in self.roles.bindings(node)]
-        return max([*found, _timeless(self._greatest(self._stored(scope, node.value)))], default=State.SAME)
+        return max([*found, _timeless(self._greatest(self._stored(scope, node)))], default=State.SAME)
 
     def of_master(self, test: cst.CSTNode) -> bool:
         """Whether the master alone has the answer to a condition, the others what it was before."""
@@ -202,7 +206,7 @@ class Decisions:
             if isinstance(outer, cst.If) and self.replicas.master(outer.test) is None:
                 tests.append(outer.test)
         state = self._greatest(tests)
-        return state if state in (State.TIMED, State.OWN) else State.SAME
+        return state if state in _DIFFERENT else State.SAME
 
     def _parameter(self, binding: Binding) -> State:
         function = binding.statement
@@ -214,7 +218,7 @@ class Decisions:
             return State.SAME
         name, calls = params[position].name.value, sites(self.roles, function)
         found = self._greatest(value_of(site, name, position - taken) for site, taken in calls)
-        return _timeless(found)  # meters take durations beside losses
+        return found if found is State.OWN else min(found, State.REDUCED)  # options hold seeds, meters times
 
     def _objects(self, node: cst.BaseExpression) -> Facts:
         return of_kind(self.roles.facts(node), Kind.INSTANCE)
@@ -237,19 +241,18 @@ class Decisions:
         origins = {o for s in samplers if s is not None for o in self.roles.origins(s, Kind.SAMPLER)}
         return any(isinstance(o, cst.Call) and self.roles.path(o.func) in _SAMPLERS for o in origins)
 
-    def _stored(self, scope: Scope, name: str) -> Iterator[cst.CSTNode]:
-        """What is put into a container by its methods; an object of the program keeps it in attributes."""
+    def _stored(self, scope: Scope, name: cst.Name) -> Iterator[cst.CSTNode]:
+        """What is put into a container; an object of the program keeps it in attributes."""
         index = self.roles.index(scope.node)
-        for use in index.named_of(scope, name):
+        for use in index.named_of(scope, name.value):
             call = index.parent(index.parent(use) or use)
             if self._objects(use):
                 return
             if isinstance(call, cst.Call) and receiver(call) is use and method(call) in _STORES:
                 yield from (arg.value for arg in call.args)
-            part = index.parent(use)
-            if isinstance(part, cst.Subscript) and part.value is use and isinstance(call, cst.AssignTarget):
-                assign = index.parent(call)
-                yield from [assign.value] if isinstance(assign, cst.Assign) else ()
+            key, assign = _key(index, use), index.parent(call) if isinstance(call, cst.AssignTarget) else None
+            if isinstance(assign, cst.Assign) and key is not None and _may_be(key, _key(index, name)):
+                yield assign.value
 
     # ---- calls
 
@@ -262,7 +265,7 @@ class Decisions:
         if path.startswith("torch.utils.data."):
             return State.SAME  # made-up data stand for such as all replicas read
         if self.drawn.by(call):
-            return State.OWN
+            return State.DRAWN
         if short(path):
             return State.REDUCED if short(path) in _EQUALIZES else State.SAME
         functions = [f.node for f in self.roles.facts(call.func) if f.kind is Kind.FUNCTION]
@@ -277,7 +280,7 @@ class Decisions:
     def _given_back(self, call: cst.Call, function: cst.CSTNode) -> State:
         """What a call gives back: the same where only other calls of the function bring what differs."""
         state = self._returned(function)
-        if state is not State.OWN or not isinstance(function, cst.FunctionDef):
+        if state < State.DRAWN or not isinstance(function, cst.FunctionDef):
             return state
         others = any(self._brings(site) for site, _ in sites(self.roles, function) if site is not call)
         return State.SAME if others and not self._brings(call) else state
@@ -286,7 +289,7 @@ class Decisions:
         """Whether a call is handed something that differs."""
         values = [arg.value for arg in call.args]
         loaders = [loader for v in values for loader in loaders_behind(self.roles, v)]
-        return any(map(self._sharded, loaders)) or any(self._state(v) is State.OWN for v in values)
+        return any(map(self._sharded, loaders)) or any(self._state(v) >= State.DRAWN for v in values)
 
     def _returned(self, function: cst.CSTNode) -> State:
         if not isinstance(function, cst.FunctionDef):
@@ -322,6 +325,21 @@ class Decisions:
     @cached_property
     def _reduced_attributes(self) -> set[str]:
         return {n.attr.value for n in self._collectives if isinstance(n, cst.Attribute)}
+
+
+def _key(index: ModuleIndex, name: cst.CSTNode) -> cst.BaseExpression | None:
+    """``"loss"`` for the ``seen`` of ``seen["loss"]``."""
+    part = index.parent(name)
+    if not isinstance(part, cst.Subscript) or part.value is not name or len(part.slice) != 1:
+        return None
+    entry = part.slice[0].slice
+    return entry.value if isinstance(entry, cst.Index) else None
+
+
+def _may_be(stored: cst.BaseExpression, read: cst.BaseExpression | None) -> bool:
+    """Whether what was stored for a key is a part of what is read; settings lie beside others."""
+    names = string_value(stored), string_value(read)
+    return names[0] is None or (read is not None and names[1] in (names[0], None))
 
 
 def _timeless(state: State) -> State:
