@@ -97,7 +97,7 @@ def _native(given: Example) -> Iterator[str]:
     for name, text in given.files.items():
         if name != SCRIPT:
             yield f"`{name}`"
-        language = {"py": "python", "ipynb": "python", "sh": "sh"}[name.rpartition(".")[2]]
+        language = {"py": "python", "ipynb": "python", "sh": "sh", "yaml": "yaml"}[name.rpartition(".")[2]]
         yield f"```{language}\n{text}```"
 
 

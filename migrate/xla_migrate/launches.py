@@ -1,8 +1,8 @@
 """Commands that start training on CUDA, in files that are no Python: found, and never edited.
 
-Shell scripts, makefiles, Dockerfiles and the shell lines of notebooks. Sources: pytorch/xla v2.9.0
-(``torch_xla.launch`` starts one process a device; ``core/xla_env_vars.py``); accelerate v1.15
-(``commands/launch.py``: ``--tpu`` calls the script's ``main``); the launchers' own command lines.
+Shell scripts, makefiles, Dockerfiles, texts such as READMEs and the shell lines of notebooks. Sources:
+pytorch/xla v2.9.0 (``torch_xla.launch`` starts one process a device; ``core/xla_env_vars.py``); accelerate
+v1.15 (``commands/launch.py``: ``--tpu`` calls the script's ``main``); the launchers' own command lines.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import starmap
 from typing import NamedTuple
 
+from xla_migrate import accelerate_configs
 from xla_migrate.notebooks import is_notebook
 from xla_migrate.notebooks.commands import shell_lines
+from xla_migrate.prose_commands import blocks
 from xla_migrate.yaml_commands import commands
 from xla_transforms.findings import Finding, Rule, Safety, Severity, Span
 
@@ -37,12 +40,24 @@ VISIBLE = Rule(
     Severity.INFO,
     Safety.DISPLAY,
 )
-RULES = (COMMAND, VISIBLE)
+CONFIG = Rule(
+    "XLA943",
+    "accelerate-config",
+    "A config of Accelerate is for GPUs.",
+    "accelerate launch does what it says: it starts processes of GPUs, which find none (accelerate v1.16, "
+    "commands/launch.py).",
+    Severity.WARNING,
+    Safety.DISPLAY,
+)
+RULES = (COMMAND, VISIBLE, CONFIG)
 
 _NAMES = re.compile(
-    r".*\.(?:sh|bash|zsh|slurm|sbatch|mk|dockerfile|ya?ml)|(?:GNU)?makefile|justfile|Dockerfile(?:\..*)?",
+    r".*\.(?:sh|bash|zsh|slurm|sbatch|mk|dockerfile|ya?ml|md|rst)|(?:GNU)?makefile|justfile|"
+    r"Dockerfile(?:\..*)?|README(?:\.txt)?",
     re.IGNORECASE,
 )
+_PROSE = re.compile(r".*\.(?:md|rst)|README(?:\.txt)?", re.IGNORECASE)
+_PROMPT = re.compile(r"^(?:\(\w+\) )?[$%>] +")
 _INSTRUCTION = re.compile(r"(?:CMD|ENTRYPOINT|RUN|ENV)\s+", re.IGNORECASE)
 _SEPARATOR = re.compile(r"&&|\|\||[;|]|(?<!>)&(?!>)")  # and not the & of 2>&1
 _PYTHON = re.compile(r"python[\d.]*")
@@ -55,7 +70,7 @@ _MODULES = {
 _MPI = ("mpirun", "mpiexec")
 _STARTERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "horovodrun", "srun", *_MPI)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_HINTS = (*_STARTERS, _VISIBLE)
+_HINTS = (*_STARTERS, _VISIBLE, accelerate_configs.MARK)
 _SCRIPT = re.compile(r"\.py\b|\s-m\s")
 _SLURM = re.compile(r"^#SBATCH\s(.*)", re.MULTILINE)
 _TASKS = re.compile(r"(?<!\S)(?:-n ?|--ntasks(?:-per-(?:node|gpu))?[= ]|--tasks-per-node[= ])(\S+)")
@@ -81,12 +96,35 @@ def examine(path: str, data: bytes) -> tuple[Finding, ...]:
     text = data.decode("utf-8", "replace")
     if not any(hint in text for hint in _HINTS):
         return ()
-    lines = starmap(_Line, shell_lines(data)) if is_notebook(path) else _logical_lines(text)
-    if path.lower().endswith((".yml", ".yaml")):
-        lines = starmap(_Line, commands(text))  # of which many only speak of launchers
-        lines = (line for line in lines if _VISIBLE in line.text or _SCRIPT.search(line.text))
-    found = [finding for line in lines for finding in _of_line(text, line)]
+    prose = _PROSE.fullmatch(os.path.basename(path)) is not None
+    found = [finding for line in _lines(path, data, text) for finding in _of_line(text, line)]
+    if prose:  # which nothing runs
+        found = [replace(finding, severity=Severity.INFO) for finding in found]
+    if _is_yaml(path):
+        told = accelerate_configs.told(text)
+        found += [_finding(CONFIG, text, _Line(at, ""), message, advice) for at, message, advice in told]
     return tuple(dict.fromkeys(found))
+
+
+def _is_yaml(path: str) -> bool:
+    return path.lower().endswith((".yml", ".yaml"))
+
+
+def _lines(path: str, data: bytes, text: str) -> Iterator[_Line]:
+    """The commands of a file; of what may be some in YAML and in prose many lines only speak of launchers."""
+    if is_notebook(path):
+        yield from starmap(_Line, shell_lines(data))
+    elif _is_yaml(path):
+        yield from (line for line in starmap(_Line, commands(text)) if _runs(line, _VISIBLE))
+    elif _PROSE.fullmatch(os.path.basename(path)):
+        every = (line for start, block in blocks(text) for line in _logical_lines(block, start))
+        yield from (line for line in every if _runs(line, f"{_VISIBLE}="))
+    else:
+        yield from _logical_lines(text)
+
+
+def _runs(line: _Line, chosen: str) -> bool:
+    return chosen in line.text or _SCRIPT.search(line.text) is not None
 
 
 def _logical_lines(text: str, offset: int = 0) -> Iterator[_Line]:
@@ -104,7 +142,7 @@ def _logical_lines(text: str, offset: int = 0) -> Iterator[_Line]:
             joined = joined[:-1].rstrip()
             continue
         if joined:
-            yield _Line(start, joined.lstrip("@-"))
+            yield _Line(start, _PROMPT.sub("", joined.lstrip("@-"), count=1))
         joined = ""
     if joined:
         yield _Line(start, joined)
@@ -182,7 +220,10 @@ def _instead(launcher: str, command: str, rest: list[str]) -> str:
         return f"python <the script> {_SPAWNS}"
     arguments = script + command.partition(script)[2].rstrip()
     if launcher == "accelerate launch":
-        return f"accelerate launch --tpu {arguments} (it calls main() of the script in one process a device)"
+        half = any(word.removeprefix("--mixed_precision=") in ("fp16", "fp8") for word in rest)
+        options = "--tpu --mixed_precision bf16" if half else "--tpu"
+        ending = "(it calls main() of the script in one process a device)"
+        return f"accelerate launch {options} {arguments} {ending}"
     return f"python {arguments} {_SPAWNS}"
 
 

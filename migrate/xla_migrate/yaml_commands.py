@@ -20,7 +20,7 @@ _STARTS = re.compile(
 )
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """An entry of a mapping or a list, with its text over all its lines."""
 
     offset: int
@@ -32,18 +32,18 @@ class _Entry(NamedTuple):
 
 def commands(text: str) -> Iterator[tuple[int, str]]:
     """What may be commands, each with its place in the text."""
-    entries, position = list(_entries(text)), 0
-    while position < len(entries):
-        entry = entries[position]
-        words, first, behind = _list(entries, position)
-        if words and entry.key == "command" and behind < len(entries) and entries[behind].key == "args":
-            more, _, behind = _list(entries, behind)
+    found, position = list(entries(text)), 0
+    while position < len(found):
+        entry = found[position]
+        words, first, behind = _list(found, position)
+        if words and entry.key == "command" and behind < len(found) and found[behind].key == "args":
+            more, _, behind = _list(found, behind)
             words += more
-        yield entries[first].offset, shlex.join(words) if words else entry.text
+        yield found[first].offset, shlex.join(words) if words else entry.text
         position = behind
 
 
-def _list(entries: Sequence[_Entry], position: int) -> tuple[list[str], int, int]:
+def _list(entries: Sequence[Entry], position: int) -> tuple[list[str], int, int]:
     """The words of a list that an entry holds or begins, its first entry, and the place behind it."""
     entry = entries[position]
     if entry.text.startswith("[") and entry.text.endswith("]"):
@@ -55,7 +55,7 @@ def _list(entries: Sequence[_Entry], position: int) -> tuple[list[str], int, int
     return [], position, position + 1
 
 
-def _run(entries: Sequence[_Entry]) -> Iterator[_Entry]:
+def _run(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The plain items of the list that the first entry begins."""
     for entry in entries:
         if not entry.listed or entry.key or entry.column != entries[0].column:
@@ -68,7 +68,8 @@ def _plain(text: str) -> str:
     return text[1:-1] if quoted else text
 
 
-def _entries(text: str) -> Iterator[_Entry]:
+def entries(text: str) -> Iterator[Entry]:
+    """The entries of a text, in order, whatever they stand in."""
     lines = list(_lines(text))
     position = 0
     while position < len(lines):
@@ -87,7 +88,7 @@ def _entries(text: str) -> Iterator[_Entry]:
             first = first if parts else lines[position][0]
             parts.append(lines[position][2])
             position += 1
-        yield _Entry(first, column, listed, key, _joined(parts))
+        yield Entry(first, column, listed, key, _joined(parts))
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def test_files_that_are_looked_into(name: str) -> None:
     assert is_launcher(name)
 
 
-@pytest.mark.parametrize("name", ["train.py", "run.sh.txt", "Makefile.py", "README.md", "demo.ipynb"])
+@pytest.mark.parametrize("name", ["train.py", "run.sh.txt", "Makefile.py", "notes.txt", "demo.ipynb"])
 def test_files_that_are_not(name: str) -> None:
     assert not is_launcher(name)
 
@@ -73,6 +73,11 @@ def test_other_commands_are_not_named(line: str) -> None:
         (
             "python -m accelerate.commands.launch t.py",
             "accelerate launch --tpu t.py (it calls main() of the script in one process a device)",
+        ),
+        (
+            "accelerate launch --mixed_precision fp16 t.py",
+            "accelerate launch --tpu --mixed_precision bf16 t.py "
+            "(it calls main() of the script in one process a device)",
         ),
         (
             "accelerate launch --num_processes 8 t.py --fast",
@@ -169,6 +174,58 @@ def test_a_task_on_each_host_is_fine(text: str) -> None:
 )
 def test_a_task_for_each_gpu_is_named(text: str) -> None:
     assert found(text, "job.slurm") == [("XLA941", 2)]
+
+
+README = """\
+We start torchrun on each host; `torchrun --help` tells how.
+
+```python
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # as torchrun train.py
+```
+"""
+COMMANDS = """\
+```bash
+python -m torch.distributed.launch --nproc_per_node=4 \\
+    train.py
+```
+Or `torchrun train.py`, or
+
+    $ CUDA_VISIBLE_DEVICES=0 python train.py
+"""
+
+
+@pytest.mark.parametrize("name", ["README.md", "README", "usage.rst", "docs/TRAINING.MD"])
+def test_texts_that_people_read_are_looked_into(name: str) -> None:
+    assert is_launcher(name)
+    assert found(README, name) == []
+    assert found(COMMANDS, name) == [("XLA941", 2), ("XLA941", 5), ("XLA942", 7)]
+    assert {f.severity.label for f in examine(name, COMMANDS.encode())} == {"info"}
+
+
+def test_the_command_of_a_text_is_told_whole() -> None:
+    assert examine("README.md", COMMANDS.encode())[0].advice.startswith("use: python train.py ")
+
+
+CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: {}\nmixed_precision: {}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CONFIG.format("XLA", "bf16"),
+        CONFIG.format("'NO'", "'no'"),
+        CONFIG.format("XLA", "bf16") + "dynamo_config:\n  dynamo_backend: 'NO'\n",
+        "mixed_precision: fp16\n# distributed_type\n",
+    ],
+)
+def test_a_config_that_is_not_for_gpus_is_no_finding(text: str) -> None:
+    assert found(text, "default_config.yaml") == []
+
+
+def test_a_config_of_accelerate_for_gpus_is_told() -> None:
+    text = CONFIG.format("MULTI_GPU", "fp16  # half") + "dynamo_config:\n  dynamo_backend: INDUCTOR\n"
+    assert found(text, "default_config.yaml") == [("XLA943", 2), ("XLA943", 3), ("XLA943", 5)]
+    assert "distributed_type: XLA" in examine("c.yml", text.encode())[0].advice
 
 
 def test_lines_of_notebooks() -> None:

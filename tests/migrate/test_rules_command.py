@@ -13,7 +13,7 @@ def test_rules_are_listed_by_code(cli: Cli) -> None:
     assert ran.code == 0
     assert [line.split()[0] for line in ran.text.split("\n")[:-1]] == [
         "XLA001", "XLA002", "XLA005", "XLA007", "XLA008", "XLA011", "XLA012", "XLA013", "XLA101",
-        "XLA941", "XLA942",
+        "XLA941", "XLA942", "XLA943",
     ]  # fmt: skip
     assert f"XLA101  warning  safe     {'device-name':<20}  The device is named xla.\n" in ran.text
 

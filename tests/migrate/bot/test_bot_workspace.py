@@ -48,7 +48,7 @@ def test_configuration_comes_from_the_base_and_code_from_the_head(
         }
     )
     tree, _left = laid_out(repository, number, folder)
-    assert files(tree) == ["new.py", "old.py", "pyproject.toml"]
+    assert files(tree) == ["README.md", "new.py", "old.py", "pyproject.toml"]
     assert "line-length" in (tree / "pyproject.toml").read_text()
 
 
@@ -58,7 +58,7 @@ def test_links_and_files_that_are_no_code_stay_in_the_store(repository: Reposito
     (copy / "dir").symlink_to("..")
     number = repository.pull({"data.bin": b"\0" * 100, "train.py": TRAIN})
     tree, _left = laid_out(repository, number, folder)
-    assert files(tree) == ["train.py"]
+    assert files(tree) == ["README.md", "train.py"]
     assert not any(path.is_symlink() for path in tree.rglob("*"))
 
 
@@ -91,7 +91,7 @@ def test_nothing_of_the_tree_is_obeyed(repository: Repository, folder: Path) -> 
 def test_a_file_that_is_too_large_is_left_out_and_told(repository: Repository, folder: Path) -> None:
     number = repository.pull({"big.py": "x = 1\n" * 1000, "train.py": TRAIN})
     tree, left = laid_out(repository, number, folder, Limits(file=1000))
-    assert files(tree) == ["train.py"]
+    assert files(tree) == ["README.md", "train.py"]
     assert left == ["big.py was left out: it has 6,000 bytes"]
 
 

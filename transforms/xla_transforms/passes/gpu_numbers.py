@@ -139,7 +139,7 @@ def _counts(context: Context, value: cst.BaseExpression) -> list[cst.Call]:
 def _counted(
     context: Context, place: cst.CSTNode, value: cst.BaseExpression, calls: list[cst.Call]
 ) -> None:
-    """GPUs are counted for the variable: the runtime reads it at its start and cannot be asked for them."""
+    """GPUs are counted for the variable: the runtime reads it as it starts, and cannot be asked for them."""
     change = context.plan.change(NUMBER, place, "SageMaker tells how many GPUs there are")
     apart = [call for call in calls if not context.index.within(call, value) and context.plan.free(call)]
     if context.target.launcher:
