@@ -119,14 +119,6 @@ def test_gradients_that_are_reduced_with_each_backward():
     assert "reduced 2 times: once for each backward" in found
 
 
-def test_gradients_that_the_native_ranks_reduce_with_each_backward_too():
-    order = ("backward", "reduce", "backward", "reduce")
-    steps = [step(number, order=order) for number in range(1, 5)]
-    natives = [replace(one, reductions=[[2, 2]] * 4) for one in NATIVE]
-    assert check_replicas(both(reductions=[[2, 2]] * 4, steps=steps, files={}), natives) == ()
-    assert "reduced 3 times" in first(both(reductions=[[3, 3]] * 4, steps=steps, files={}), natives)
-
-
 def test_a_closure_reduces_as_often_as_it_runs_the_backward_pass():
     order = ("closure", "backward", "reduce", "backward", "reduce")
     steps = [step(number, order=order) for number in range(1, 5)]

@@ -149,6 +149,15 @@ def test_the_function_is_told_apart_by_what_it_is_handed() -> None:
     assert told(*lines) == []
 
 
+def test_what_is_passed_over_and_only_shows_may_differ() -> None:
+    lines = ("        if loss.isnan():", "            continue", "        print(epoch)")
+    code = launched(*SETUP, *STEP, *lines, before=HEAD)
+    assert [f for f in migrate(code, "decisions").findings if f.code == "XLA171"] == []
+    for shared in ("dist.barrier()", "torch.save(model.state_dict(), 'a.pt')"):
+        code = launched(*SETUP, *STEP, *lines, f"        {shared}", before=HEAD)
+        assert [f.code for f in migrate(code, "decisions").findings if f.code == "XLA171"] == ["XLA171"]
+
+
 def test_what_an_object_inherits_is_the_same_everywhere() -> None:
     assert told("pace = Pace(optimizer)", "if pace.rate() < 0.1:", "    break") == []
 

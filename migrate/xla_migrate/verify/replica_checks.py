@@ -128,34 +128,24 @@ def _reductions(run: Run) -> Iterator[str]:
         counts = [trace.reductions[number - 1] for trace in run.replicas if len(trace.reductions) >= number]
         if counts and all(counts):
             fewest, most = min(low for low, _ in counts), max(high for _, high in counts)
-            allowed = _allowed_reductions(run, number, steps[0])
-            for problem in _reduction_problem(fewest, most, allowed, steps, run):
+            for problem in _reduction_problem(fewest, most, steps, run):
                 problems.setdefault(problem, []).append(number)
     for problem, numbers in problems.items():
         yield f"{_in_steps(numbers)} {problem}"
 
 
-def _allowed_reductions(run: Run, number: int, step: Step) -> int:
-    """Once for each backward pass, where a closure has them or the native ranks reduce as often."""
-    backwards = step.order.count("backward")
-    counts = [trace.reductions[number - 1] for trace in run.native if len(trace.reductions) >= number]
-    native = max((most for count in counts for most in count), default=1)
-    return backwards if "closure" in step.order else max(1, min(native, backwards))
-
-
-def _reduction_problem(
-    fewest: int, most: int, allowed: int, steps: list[Step], run: Run
-) -> Iterator[str]:
+def _reduction_problem(fewest: int, most: int, steps: list[Step], run: Run) -> Iterator[str]:
     if fewest == 0 and not _reduced_otherwise(steps, run):
         which = "the gradients are" if most == 0 else "some of the gradients are"
         yield (
             f"{which} not reduced over the replicas: xm.optimizer_step in the place of optimizer.step, "
             "or xm.reduce_gradients before it, is missing"
         )
-    if most > allowed:
+    backwards = steps[0].order.count("backward")
+    if most > (backwards if "closure" in steps[0].order else 1):
         cause = (
             "once for each backward: once before the step is enough"
-            if steps[0].order.count("backward") >= most
+            if backwards >= most
             else "xm.optimizer_step reduces them as well: leave the other reduction out"
         )
         yield f"the gradients are reduced {most} times: {cause}"

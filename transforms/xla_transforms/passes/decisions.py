@@ -89,11 +89,29 @@ def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
         return "not all of them reach the collective"
     if comes_to(context.roles, statement.body, context.once(_alterations)):
         return "their models or learning rates differ from then on"
-    leaves = bool(exits(statement)) or any(_ends(context, n) for n in walk(statement.body))
+    only = all(isinstance(e, cst.Continue) for e in exits(statement))
+    leaves = bool(exits(statement)) and not (only and not _passes_over(context, statement))
+    leaves = leaves or any(_ends(context, n) for n in walk(statement.body))
     around = [a for a in context.index.ancestors(statement) if isinstance(a, LOOPS)]
     if leaves and any(_trains(context, loop) for loop in around):
         return "one of them leaves where the others go on"
     return ""
+
+
+def _passes_over(context: Context, statement: cst.If) -> bool:
+    """Whether what all replicas do together comes behind a statement, in the same turn of its loop."""
+    shared = {*context.program.calls.get("backward", ()), *context.once(_meetings)}
+    shared |= {*context.once(_alterations), *context.replicas.alone.shared}
+    current: cst.CSTNode = statement
+    for outer in context.index.ancestors(statement):
+        if isinstance(outer, (*LOOPS, cst.FunctionDef)):
+            return False
+        if isinstance(outer, cst.IndentedBlock):
+            behind = outer.body[next(i for i, line in enumerate(outer.body) if line is current) + 1 :]
+            if any(context.loops.effects.of(s) or comes_to(context.roles, s, shared) for s in behind):
+                return True
+        current = outer
+    return False
 
 
 def _ends(context: Context, node: cst.CSTNode) -> bool:
