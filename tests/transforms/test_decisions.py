@@ -371,6 +371,47 @@ def test_what_each_replica_draws_for_itself_decides(drawn: str, seed: str) -> No
     assert of_draws(drawn, seed) == ["one of them leaves where the others go on"]
 
 
+PARSED = (
+    "import argparse",
+    "parser = argparse.ArgumentParser()",
+    "parser.add_argument('--start', type=int)",
+    "args = parser.parse_args()",
+)
+
+
+def turns(*lines: str, over: str = "range(start, 3)") -> list[str]:
+    """What is told of a loop over epochs whose first one is found out by some lines."""
+    body = [*lines, f"for turn in {over}:", "    model(torch.ones(4).cuda()).mean().backward()"]
+    code = launched(*SETUP[1:3], "start = 0", *body, "    optimizer.step()", before=HEAD)
+    return [f.message for f in migrate(code, "decisions").findings if f.code == "XLA171"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("start = torch.load('last.pt')['epoch'] + 1",),
+        ("if dist.get_rank() == 0:", "    best = 3"),
+        (*PARSED, "if dist.get_rank() == 0:", "    start = args.start"),
+        (
+            "if dist.get_rank() == 0:",
+            "    start = torch.load('last.pt')['epoch']",
+            "held = [start]",
+            "dist.broadcast_object_list(held)",
+            "start = held[0]",
+        ),
+    ],
+)
+def test_all_replicas_count_the_same_turns(lines: tuple[str, ...]) -> None:
+    assert turns(*lines) == []
+
+
+@pytest.mark.parametrize("over", ["range(start, 3)", "tqdm(range(start))"])
+def test_the_master_alone_knows_where_it_begins(over: str) -> None:
+    lines = ("if dist.get_rank() == 0:", "    start = torch.load('last.pt')['epoch'] + 1")
+    told = turns(*lines, over=over)
+    assert told == ["the master alone has start: they do not take the same number of steps"]
+
+
 def options(read: str) -> list[str]:
     """What is told where options hold a seed that each replica draws, and a step is left by some of them."""
     body = (

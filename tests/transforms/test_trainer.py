@@ -13,6 +13,7 @@ from xla_transforms.settings import Settings
 ARGUMENTS = ("trainer_arguments",)
 IMPORTS = "import torch\nfrom transformers import Seq2SeqTrainer, Trainer, TrainingArguments\n"
 QUIET = ', optim="adamw_torch", dataloader_drop_last=True, dataloader_num_workers=4'
+QUIET_THERE = QUIET.replace("adamw_torch", "adamw_torch_xla")
 
 
 def arguments(text: str) -> str:
@@ -70,6 +71,13 @@ def test_a_class_of_the_script_named_trainer_is_none_of_transformers() -> None:
 @pytest.mark.parametrize("chosen", ['"adamw_torch"', '"sgd"', '"adafactor"', '"adamw_torch_xla"'])
 def test_an_optimizer_that_was_chosen_stays(chosen: str) -> None:
     check_noop(arguments(f", optim={chosen}"), *ARGUMENTS)
+
+
+def test_sagemaker_takes_the_syncfree_optimizer_for_one_that_computes_the_same() -> None:
+    settings = Settings(target="sagemaker")
+    text = migrate(arguments(', optim="adamw_torch"'), *ARGUMENTS, settings=settings).code
+    assert 'optim="adamw_torch_xla"' in text
+    assert 'optim="sgd"' in migrate(arguments(', optim="sgd"'), *ARGUMENTS, settings=settings).code
 
 
 def test_an_optimizer_that_is_handed_over_needs_no_name() -> None:
@@ -159,7 +167,7 @@ def test_float16_beside_other_choices_is_reported(more: str) -> None:
 
 
 def test_float16_stays_where_the_target_computes_in_it() -> None:
-    check_noop(arguments(f"{QUIET}, fp16=True"), *ARGUMENTS, settings=Settings(target="sagemaker"))
+    check_noop(arguments(f"{QUIET_THERE}, fp16=True"), *ARGUMENTS, settings=Settings(target="sagemaker"))
 
 
 def test_an_older_torch_cannot_keep_the_parameters() -> None:
@@ -420,7 +428,7 @@ def test_arguments_that_raise_without_a_gpu_go(more: str) -> None:
 
 
 def test_containers_with_gpus_keep_what_is_for_gpus() -> None:
-    check_noop(arguments(f"{QUIET}, tf32=True"), *ARGUMENTS, settings=Settings(target="sagemaker"))
+    check_noop(arguments(f"{QUIET_THERE}, tf32=True"), *ARGUMENTS, settings=Settings(target="sagemaker"))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,10 @@ def run(context: Context) -> None:
             _schedule(context, call)
     regions = context.replicas.alone.regions
     answered = {test for region in regions for test in region.decisions} | {r.node for r in regions}
+    for loop in context.index.all(cst.For):
+        assert isinstance(loop, cst.For)
+        if not context.roles.dead(loop):
+            _turn(context, loop)
     for statement in context.index.all(cst.If, cst.While):
         assert isinstance(statement, (cst.If, cst.While))
         test = statement.test
@@ -62,6 +66,19 @@ def _schedule(context: Context, call: cst.Call) -> None:
             message = f"the schedule goes by {text}, of which each replica has its own: learning rates differ"
             name = text if text.isidentifier() else "value"
             context.plan.report(OWN, call, message, _REDUCE.format(name))
+
+
+def _turn(context: Context, loop: cst.For) -> None:
+    """Tell of steps that are counted from, or up to, a number which replicas do not share."""
+    counts = [n for n in walk(loop.iter) if context.roles.path(getattr(n, "func", None)) == "builtins.range"]
+    values = [arg.value for call in counts if isinstance(call, cst.Call) for arg in call.args]
+    for value in values:
+        alone = context.replicas.decisions.found_by_master(value)
+        if (alone or _differs(context, value)) and _trains(context, loop):
+            text = context.index.source.code(value)
+            whose = "the master alone has" if alone else "each replica has its own"
+            message = f"{whose} {text}: they do not take the same number of steps"
+            context.plan.report(OWN, value, message, "give it to all replicas first: read or reduce it")
 
 
 def _decide(context: Context, statement: cst.If | cst.While) -> None:

@@ -250,11 +250,11 @@ def _optimizer(context: Context, call: cst.Call, kept: list[cst.Arg]) -> None:
 def _chosen(context: Context, chosen: cst.Arg) -> None:
     """The optimizer that is named: that of torch_xla for the fused AdamW; others of CUDA are reported."""
     name = context.target.trainer_optimizer
-    if _named(context, chosen.value) == _FUSED:
-        message = "the fused AdamW, which raises on XLA tensors"
-        if not name:
-            context.plan.report(OPTIMIZER, chosen, message, _UNKNOWN)
-        elif context.plan.free(chosen.value):
+    message = _replaced(context, _named(context, chosen.value))
+    if message and not name:
+        context.plan.report(OPTIMIZER, chosen, message, _UNKNOWN)
+    elif message:
+        if context.plan.free(chosen.value):
             context.plan.change(OPTIMIZER, chosen, message).replace(chosen.value, f'"{name}"')
     elif _named(context, chosen.value).startswith(_CUDA_ONLY):
         message = f"{context.index.source.code(chosen.value)} computes with CUDA kernels"
@@ -262,6 +262,15 @@ def _chosen(context: Context, chosen: cst.Arg) -> None:
     elif not _named(context, chosen.value):
         message = "which optimizer is chosen here is not known before the script runs"
         context.plan.report(OPTIMIZER, chosen, message, f"choose {name}", severity=Severity.INFO)
+
+
+def _replaced(context: Context, named: str) -> str:
+    """Why torch_xla's AdamW takes the place of an optimizer that computes the same."""
+    if named == _FUSED:
+        return "the fused AdamW, which raises on XLA tensors"
+    if named == "adamw_torch" and context.target.launcher:
+        return "SageMaker's guide asks for the syncfree AdamW, whose step waits for no host"
+    return ""
 
 
 def _made_elsewhere(context: Context) -> bool:

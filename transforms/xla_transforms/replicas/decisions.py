@@ -127,8 +127,16 @@ class Decisions:
         names = (n for n in walk(test) if isinstance(n, cst.Name))
         return any(self._given_by_master(name) for name in names)
 
+    def found_by_master(self, value: cst.CSTNode) -> bool:
+        """Whether the master alone computes a number, or reads it somewhere; settings all replicas have."""
+        names = [n for n in walk(value) if isinstance(n, cst.Name) and self._given_by_master(n)]
+        found = [b.piece for n in names for b in self.roles.bindings(n) if self._masters(b, n)]
+        return any(isinstance(n, (cst.Call, cst.Subscript)) for p in found if p is not None for n in walk(p))
+
     def _given_by_master(self, name: cst.Name) -> bool:
         bindings = self.roles.bindings(name)
+        if self._name(name) is State.REDUCED:
+            return False
         values = [b.value for b in bindings if not b.path]
         chosen = any(isinstance(v, cst.IfExp) and self._for_master(v.test) for v in values)
         return chosen or len({self._masters(b, name) for b in bindings}) > 1
