@@ -147,6 +147,23 @@ def test_what_a_save_needs_runs_everywhere() -> None:
     assert text.splitlines() == ["if rank == 0:", "    os.makedirs(out)", *lines]
 
 
+EITHER = "not several or (several and rank == 0)"
+
+
+def test_a_condition_of_its_own_behind_a_save_is_asked_of_the_master() -> None:
+    more = ("    if last:", "        print(1)")
+    text = opened("if rank == 0:", f"    {SAVE}", *more)
+    assert text.splitlines() == [SAVE, "if rank == 0 and last:", "    print(1)"]
+    text = opened(f"if {EITHER}:", f"    {SAVE}", *more)
+    assert text.splitlines() == [SAVE, f"if ({EITHER}) and last:", "    print(1)"]
+
+
+def test_a_condition_over_several_lines_stays_around_another() -> None:
+    head = ("if not several or (", "    several and rank == 0", "):")
+    text = opened(*head, f"    {SAVE}", "    if last:", "        print(1)")
+    assert text.splitlines() == [SAVE, *head, "    if last:", "        print(1)"]
+
+
 def test_what_every_replica_answers_alike_stays() -> None:
     text = opened("if rank == 0 and epoch % 5 == 0 and (final or last):", "    print(1)", f"    {SAVE}")
     assert text.splitlines() == [

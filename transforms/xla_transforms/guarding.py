@@ -163,12 +163,14 @@ class Guards:
 
     def _wrap(self, change: Planned, run: Sequence[cst.CSTNode], test: str) -> None:
         only = run[0]
-        if len(run) == 1 and isinstance(only, cst.If) and only.orelse is None:
+        if len(run) == 1 and isinstance(only, cst.If) and only.orelse is None and "\n" not in test:
             loose = isinstance(only.test, _LOOSE) and not only.test.lpar
-            change.wrap(only.test, f"{test} and ({{0}})" if loose else f"{test} and {{0}}", brackets=True)
+            mark = f"({test})" if isinstance(cst.parse_expression(test), _LOOSE) else test
+            change.wrap(only.test, f"{mark} and ({{0}})" if loose else f"{mark} and {{0}}", brackets=True)
             return
         start = self.source.line_start(self.source.offsets(run[0])[0])
         end, indent = self.source.lines_end(run[-1]), self.plan.indentation(run[0])
+        test = test.replace("\n", f"\n{self.source.indent}")  # it comes from further out
 
         def write(render: Render) -> str:
             lines = render((start, end)).splitlines(keepends=True)

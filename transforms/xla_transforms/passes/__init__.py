@@ -112,6 +112,7 @@ from xla_transforms.passes import (
     unlaunched,
     watched_models,
     wrapped_inputs,
+    wrapper_keys,
     wrapper_options,
 )
 
@@ -151,6 +152,7 @@ PASSES: tuple[ModuleType, ...] = (
     old_tensors,
     data_parallel,
     wrapped_inputs,
+    wrapper_keys,
     timers,
     cuda_utilities,
     memory,

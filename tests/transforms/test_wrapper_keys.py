@@ -1,0 +1,60 @@
+"""Keys of a state_dict that begin with ``module.``."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import check_noop, findings
+from replicated import launched
+
+SETUP = (
+    "model = DDP(torch.nn.Linear(4, 1).cuda())",
+    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+)
+SAVE = ("torch.save(model.state_dict(), 'a.pt')",)
+LOAD = ("state = torch.load('b.pt')", "kept = {}", "for k in list(state):")
+ASKS = (
+    ("    if k.startswith('module.encoder.'):", "        state[k[15:]] = state.pop(k)"),
+    ("    if k.startswith('module.'):", "        kept[k[7:]] = state[k]"),
+    ("    kept['module.' + k] = state[k]",),
+)
+
+
+def told(*lines: str) -> list[str]:
+    return [code for code, _ in findings(launched(*SETUP, *lines), "wrapper_keys")]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("    name = k[7:] if k.startswith('module.') else k", "    kept[name] = state[k]"),
+        ("    if k.startswith('module.'):", "        kept[k[7:]] = 1", "    else:", "        kept[k] = 1"),
+        ("    if k.startswith('encoder.'):", "        kept[k] = state[k]"),
+        ("    kept['model.' + k] = state[k]",),
+    ],
+)
+def test_keys_with_and_without_the_prefix_are_taken(lines: tuple[str, ...]) -> None:
+    assert told(*SAVE, *LOAD, *lines) == []
+
+
+@pytest.mark.parametrize("lines", ASKS)
+def test_the_model_in_the_wrapper_is_saved(lines: tuple[str, ...]) -> None:
+    assert told("torch.save(model.module.state_dict(), 'a.pt')", *LOAD, *lines) == []
+
+
+@pytest.mark.parametrize("lines", ASKS)
+def test_nothing_was_wrapped(lines: tuple[str, ...]) -> None:
+    body = "\n".join((*SAVE, *LOAD, *lines))
+    code = f"import torch\n\nmodel = torch.nn.Linear(4, 1).cuda()\n{body}\n"
+    check_noop(code, "wrapper_keys")
+    assert findings(code, "wrapper_keys") == []
+
+
+@pytest.mark.parametrize("lines", ASKS)
+def test_keys_that_no_checkpoint_has_any_more_are_asked_for(lines: tuple[str, ...]) -> None:
+    assert told(*SAVE, *LOAD, *lines) == ["XLA124"]
+
+
+def test_keys_of_data_parallel() -> None:
+    made = "import torch\n\nmodel = torch.nn.DataParallel(torch.nn.Linear(4, 1)).cuda()\n"
+    code = made + "\n".join((*SAVE, *LOAD, *ASKS[0])) + "\n"
+    assert [found for found, _ in findings(code, "wrapper_keys")] == ["XLA124"]

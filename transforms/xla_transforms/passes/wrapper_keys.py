@@ -1,0 +1,75 @@
+"""Code that asks for the ``module.`` in front of a wrapped model's keys, where nothing is wrapped any more.
+
+A name that is asked for and not found is passed over in silence: weights stay what they were.
+Source: pytorch v2.9, ``torch/nn/parallel/distributed.py``: the wrapped model is the child ``module``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from xla_transforms.context import Context
+from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.roles.catalog import DATA_PARALLEL, DISTRIBUTED_DATA_PARALLEL
+from xla_transforms.tree import argument, method, receiver, string_value, walk
+from xla_transforms.wrappers import Wrappers
+
+KEYS = Rule(
+    "XLA124",
+    "keys-without-wrapper",
+    "Code asks for keys that begin with 'module.', which a model without its wrapper does not write.",
+    "DataParallel and DistributedDataParallel put 'module.' in front of the keys of their state_dict(); the "
+    "migrated script saves the model itself. Checkpoints of native runs keep the prefix.",
+    Severity.WARNING,
+    Safety.DISPLAY,
+)
+RULES = (KEYS,)
+
+_PREFIX = "module."
+_ADVICE = "take keys with and without it: key.removeprefix('module.')"
+
+
+def run(context: Context) -> None:
+    if not context.uses_cuda or context.already_xla or not context.program.mentions(_PREFIX):
+        return
+    for node, message in _asked(context):
+        if context.once(_saved_wrapped):
+            context.plan.report(KEYS, node, f"{message}: the model is saved without it now", _ADVICE)
+
+
+def _saved_wrapped(context: Context) -> bool:
+    """Whether the state of a wrapper, not that of its model, is asked for anywhere in the program."""
+    paths = {*DATA_PARALLEL, *(DISTRIBUTED_DATA_PARALLEL if context.distributed else ())}
+    wrappers = Wrappers(context.roles, paths)
+    return any(wrappers.holds(receiver(c)) for c in context.program.calls.get("state_dict", ()))
+
+
+def _asked(context: Context) -> Iterator[tuple[cst.CSTNode, str]]:
+    for call in context.index.all(cst.Call):
+        assert isinstance(call, cst.Call)
+        if method(call) == "startswith" and _needed(context, call):
+            yield call, "keys are chosen by the prefix 'module.'"
+    for added in context.index.all(cst.BinaryOperation):
+        assert isinstance(added, cst.BinaryOperation)
+        if isinstance(added.operator, cst.Add) and _prefixed(added.left):
+            yield added, "keys are given the prefix 'module.'"
+
+
+def _prefixed(node: cst.CSTNode | None) -> bool:
+    return (string_value(node) or "").startswith(_PREFIX)
+
+
+def _needed(context: Context, call: cst.Call) -> bool:
+    """Whether keys without the prefix are passed over: others are not taken in another way beside it."""
+    asked = argument(call, "prefix", 0)
+    if asked is None or not _prefixed(asked.value):
+        return False
+    if string_value(asked.value) != _PREFIX:
+        return True
+    around = context.index.statement_of(call)
+    if not isinstance(around, cst.If) or around.test is not call or around.orelse is not None:
+        return False
+    stored = (n for n in walk(around.body) if isinstance(n, cst.AssignTarget))
+    return any(isinstance(n.target, cst.Subscript) for n in stored)
