@@ -20,6 +20,7 @@ class Net(nn.Module):
         super().__init__()
         self.fc = nn.Linear(4, 4)
         self.wide = True
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
 
     def forward(self, x, scale=None):
 {body}
@@ -61,6 +62,8 @@ def found(code: str) -> list[str]:
         "for row in range(x.size(0)):\n    x = x + row",
         "x = torch.where(x.sum() > 0, x, -x)",
         "if self.wide:\n    x = x * 2",
+        "if self.place.shape[0] > 1:\n    x = x * 2",
+        "if self.place is not None:\n    x = x + self.place",
     ],
 )
 def test_what_the_host_knows_has_no_finding(body: str) -> None:
@@ -89,6 +92,8 @@ def test_what_only_evaluation_reads_has_no_finding(body: str) -> None:
         ("top = self.fc(x).max()\nif top > 1:\n    x = x / 2", "Python decides by top > 1"),
         ("for step in range(int(x.max())):\n    x = x + step", "a loop counts by int(x.max())"),
         ("x = x * x.std().item()", "the host reads x.std().item()"),
+        ("at = int(self.place)\nx = x[at:]", "the host reads int(self.place)"),
+        ("if self.place > 3:\n    x = -x", "Python decides by self.place > 3"),
         ("if self.training:\n    x = x * x.std().item()", "the host reads x.std().item()"),
         ("if self.wide:\n    order = x.argsort().cpu()", "the host reads x.argsort().cpu()"),
     ],
@@ -120,9 +125,9 @@ def test_a_model_within_a_model_is_trained_with_it() -> None:
             return self.inner(x)
     """
     code = written("if x.sum() > 0:\n    x = -x", more=more).replace("model = Net()", "model = Outer()")
-    assert findings(code, "model_reads") == [("XLA705", 15)]
+    assert findings(code, "model_reads") == [("XLA705", 16)]
 
 
 def test_a_model_whose_calls_are_not_seen_is_taken_as_trained() -> None:
     code = written("if x.sum() > 0:\n    x = -x", end="fit(model)\n")
-    assert findings(code, "model_reads") == [("XLA705", 15)]
+    assert findings(code, "model_reads") == [("XLA705", 16)]

@@ -28,6 +28,7 @@ def told(*lines: str) -> list[str]:
     [
         ("    name = k[7:] if k.startswith('module.') else k", "    kept[name] = state[k]"),
         ("    if k.startswith('module.'):", "        kept[k[7:]] = 1", "    else:", "        kept[k] = 1"),
+        ("    if k.startswith('module.'):", "        state[k[7:]] = state.pop(k)"),
         ("    if k.startswith('encoder.'):", "        kept[k] = state[k]"),
         ("    kept['model.' + k] = state[k]",),
     ],

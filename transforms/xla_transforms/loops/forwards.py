@@ -10,12 +10,13 @@ from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.loops.reads import FETCHES, Reads
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.classes import role_of
+from xla_transforms.roles.classes import is_self, role_of
 from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.tree import method, walk
 
 _TRAINS = Effect.BACKWARD | Effect.STEP
 _DEPTH = 4
+_DESCRIBING = frozenset({"shape", "size", "ndim", "dim", "dtype", "device", "numel", "requires_grad"})
 _AROUND = (cst.For, cst.While, cst.FunctionDef)
 
 
@@ -39,11 +40,20 @@ def surely_read(reads: Reads, node: cst.CSTNode, depth: int = 0) -> bool:
             return True
         if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute) and reads.on_device(part):
             return True
+        if isinstance(part, cst.Attribute) and _is_buffer(reads, part):
+            return True
         if isinstance(part, cst.Name) and depth < _DEPTH and reads.on_device(part):
             assigned = (b.value for b in reads.roles.bindings(part) if b.how is How.ASSIGN)
             if any(v is not None and surely_read(reads, v, depth + 1) for v in assigned):
                 return True
     return False
+
+
+def _is_buffer(reads: Reads, node: cst.Attribute) -> bool:
+    """Whether an attribute of the model itself is a tensor, and not only asked for its shape."""
+    outer = reads.roles.index(node).parent(node)
+    described = isinstance(outer, cst.Attribute) and outer.attr.value in _DESCRIBING
+    return is_self(reads.roles, node.value) and not described and reads.on_device(node)
 
 
 class Forwards:

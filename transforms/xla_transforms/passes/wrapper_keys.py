@@ -13,7 +13,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles.catalog import DATA_PARALLEL, DISTRIBUTED_DATA_PARALLEL
-from xla_transforms.tree import argument, method, receiver, string_value, walk
+from xla_transforms.tree import argument, method, receiver, same, string_value, walk
 from xla_transforms.wrappers import Wrappers
 
 KEYS = Rule(
@@ -71,5 +71,8 @@ def _needed(context: Context, call: cst.Call) -> bool:
     around = context.index.statement_of(call)
     if not isinstance(around, cst.If) or around.test is not call or around.orelse is not None:
         return False
-    stored = (n for n in walk(around.body) if isinstance(n, cst.AssignTarget))
-    return any(isinstance(n.target, cst.Subscript) for n in stored)
+    loop = next((a for a in context.index.ancestors(around) if isinstance(a, cst.For)), None)
+    held = [n for n in walk(loop.iter) if isinstance(n, cst.Name)] if loop is not None else []
+    stored = (n.target for n in walk(around.body) if isinstance(n, cst.AssignTarget))
+    places = [target.value for target in stored if isinstance(target, cst.Subscript)]
+    return any(not any(same(place, name) for name in held) for place in places)

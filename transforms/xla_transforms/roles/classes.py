@@ -12,7 +12,7 @@ from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import BASES, TENSOR_ATTRIBUTES
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind, says
 from xla_transforms.scopes import Binding, How, parameters
-from xla_transforms.tree import receiver, same
+from xla_transforms.tree import receiver, same, string_value, value_of
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -155,11 +155,24 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     for binding in set_through_self(roles, node, attr):
         with roles.guarded(binding.node) as free:
             found |= ev.bound(roles, binding) if free else NOTHING
+    found |= _buffer(roles, node, attr)
     if find_method(roles, node, "__init__") is None:
         found |= _from_keywords(roles, node, attr)
     if any(f.detail == "declared" for f in found):  # what a field is declared to be stands for the unknown
         found -= UNKNOWN
     return frozenset(found)
+
+
+def _buffer(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
+    """What ``self.register_buffer("queue", ...)`` makes: a tensor that goes where its model goes."""
+    for call in roles.program.calls.get("register_buffer", ()):
+        owner, name = roles.index(call).class_of(call), value_of(call, "name", 0)
+        own = owner is not None and is_self(roles, receiver(call) or call)
+        value = value_of(call, "tensor", 1)
+        if own and owner is not None and string_value(name) == attr and related(roles, owner, node):
+            nothing = value is None or getattr(value, "value", "") == "None"
+            return NOTHING if nothing else fact(Kind.TENSOR, "device")
+    return NOTHING
 
 
 def is_property(roles: Roles, function: cst.FunctionDef) -> bool:
