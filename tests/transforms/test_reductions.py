@@ -175,6 +175,59 @@ def test_a_method_that_reads_gradients_and_steps_reduces_where_nothing_used_them
     assert "    def descend(self):\n        xm.reduce_gradients(self.base)\n" in text
 
 
+OWN = """
+
+
+class Scaled(torch.optim.Optimizer):
+    def __init__(self, params, rate):
+        super().__init__(params, {"rate": rate})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad / p.grad.norm() * group["rate"])
+
+
+class Nesting(torch.optim.Optimizer):
+    def __init__(self, base):
+        self.base = base
+        self.param_groups = base.param_groups
+
+    def step(self):
+        self.base.step()
+"""
+SCALED, NESTING = "own = Scaled(net.parameters(), 0.1)", "own = Nesting(opt)"
+
+
+def own_steps(*made: str, clip: tuple[str, ...] = ()) -> str:
+    return looped("loss = net(x).sum()", "loss.backward()", *clip, "own.step()", before=made, functions=OWN)
+
+
+@pytest.mark.parametrize("made", [(SCALED,), ("own = opt", "if wide:", f"    {SCALED}")])
+def test_an_optimizer_of_the_program_that_updates_by_itself(made: tuple[str, ...]) -> None:
+    text = reduced(own_steps(*made))
+    assert "        xm.optimizer_step(own)\n" in text
+    assert "reduce_gradients" not in text
+
+
+def test_clipping_in_front_of_an_optimizer_of_the_program() -> None:
+    text = reduced(own_steps(SCALED, clip=(CLIP,)))
+    assert f"        xm.reduce_gradients(own)\n        {CLIP}\n        own.step()\n" in text
+    assert text.count("reduce_gradients") == 1
+
+
+def test_an_optimizer_of_the_program_that_steps_another_one() -> None:
+    text = reduced(own_steps(NESTING))
+    assert "        xm.optimizer_step(self.base)\n" in text
+    assert "        own.step()\n" in text
+
+
+def test_one_that_updates_by_itself_or_one_that_steps_another_is_an_error() -> None:
+    outcome = migrate(own_steps("own = opt", "if wide:", f"    {NESTING}"), "steps")
+    assert [(f.code, f.severity.name) for f in outcome.findings if not f.fixed] == [("XLA614", "ERROR")]
+
+
 # ---- between two backward passes
 
 

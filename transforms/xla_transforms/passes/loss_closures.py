@@ -15,6 +15,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Severity
 from xla_transforms.loops.effects import Effect
 from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import is_optimizer
 from xla_transforms.roles.elsewhere import text_at
 from xla_transforms.tree import method, receiver, value_of, walk
 
@@ -34,7 +35,7 @@ def run(context: Context) -> None:
         base = receiver(call)
         if not isinstance(call, cst.Call) or method(call) != "step" or not call.args or base is None:
             continue
-        if context.roles.kinds(base) == {Kind.OPTIMIZER} and not context.plan.taken(call):
+        if is_optimizer(context.roles, base) and not context.plan.taken(call):
             _closure(context, call, base)
 
 

@@ -12,7 +12,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import is_optimizer
 from xla_transforms.scalers import on_device
 from xla_transforms.statements import bare
 from xla_transforms.tree import receiver
@@ -42,7 +42,7 @@ def run(context: Context) -> None:
     for call in context.program.calls.get("load_state_dict", ()):
         base = receiver(call)
         ours = context.roles.index(call) is context.index and not context.roles.dead(call)
-        if ours and base is not None and context.roles.kinds(base) == {Kind.OPTIMIZER}:
+        if ours and base is not None and is_optimizer(context.roles, base):
             _move(context, call, context.index.source.code(base))
 
 

@@ -21,6 +21,7 @@ from xla_transforms.loops.gradients import Gradients, Place
 from xla_transforms.mapping.reasons import Reasons
 from xla_transforms.plan import Planned
 from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import is_optimizer
 from xla_transforms.scalers import SCALERS, on_device, unwound
 from xla_transforms.tree import method, receiver, value_of
 
@@ -67,10 +68,18 @@ def run(context: Context) -> None:
         kinds = context.roles.kinds(base)
         if kinds == {Kind.SCALER}:
             _of_scaler(context, call, done)
-        elif kinds == {Kind.OPTIMIZER} and base is not None and not call.args:
+        elif is_optimizer(context.roles, base) and base is not None and not call.args:
             _write(context, call, base, done)
-        elif kinds <= {Kind.NAME} and _ours(context, call):
+        elif _ours(context, call) and (kinds <= {Kind.NAME} or _differs(context, base)):
             _unresolved(context, call)
+
+
+def _differs(context: Context, base: cst.BaseExpression | None) -> bool:
+    """Whether only some of the optimizers that it may be step another one, whose step reduces."""
+    facts = context.roles.facts(base) if base is not None else ()
+    optimizers = {f.node for f in facts if f.kind is Kind.OPTIMIZER}
+    stepping = {f.node for f in facts if f.kind is Kind.INSTANCE and f.node in optimizers}
+    return bool(stepping) and bool(optimizers - stepping) and not is_optimizer(context.roles, base)
 
 
 def _between(context: Context, done: set[tuple[cst.CSTNode, str]]) -> None:

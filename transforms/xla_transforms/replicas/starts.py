@@ -18,7 +18,7 @@ from xla_transforms.replicas.repeats import Repeats
 from xla_transforms.replicas.scripts import Layout, asks_on_import, main_guard
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.classes import find_method
+from xla_transforms.roles.classes import find_method, is_optimizer
 from xla_transforms.roles.ranks import INDEX
 from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, skipped, spawns
 from xla_transforms.scopes import ModuleIndex, parameters
@@ -231,7 +231,9 @@ class Starts:
         return next((c for c in training if receiver(c) is not None and not self.roles.dead(c)), None)
 
     def _may_step(self, call: cst.Call) -> bool:
-        return self.roles.kinds(receiver(call)) <= {Kind.NAME, Kind.OPTIMIZER, Kind.SCALER}
+        stepped = receiver(call)
+        plain = self.roles.kinds(stepped) <= {Kind.NAME, Kind.OPTIMIZER, Kind.SCALER}
+        return plain or is_optimizer(self.roles, stepped)
 
     @cached_property
     def repeats(self) -> Repeats:

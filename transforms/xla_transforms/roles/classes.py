@@ -12,7 +12,7 @@ from xla_transforms.roles import evaluate as ev
 from xla_transforms.roles.catalog import BASES, TENSOR_ATTRIBUTES
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, fact, known, of_kind, says
 from xla_transforms.scopes import Binding, How, parameters
-from xla_transforms.tree import receiver, same, string_value, value_of
+from xla_transforms.tree import method, receiver, same, string_value, value_of, walk
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -36,6 +36,26 @@ def role_of(roles: Roles, node: cst.ClassDef) -> Kind | None:
                 if base.startswith(prefix):
                     return kind if kind is not Kind.UNKNOWN else None
     return None
+
+
+def is_optimizer(roles: Roles, node: cst.CSTNode | None) -> bool:
+    """Whether an expression is an optimizer, be it of a class of the program that updates by itself."""
+    kinds = roles.kinds(node)
+    if node is None or kinds not in ({Kind.OPTIMIZER}, {Kind.OPTIMIZER, Kind.INSTANCE}):
+        return False
+    own = [f.node for f in roles.facts(node) if f.kind is Kind.INSTANCE]
+    return all(isinstance(n, cst.ClassDef) and _updates_itself(roles, n) for n in own)
+
+
+def _updates_itself(roles: Roles, node: cst.ClassDef) -> bool:
+    """Whether no step of an optimizer in it is what the step of a class does."""
+    step = find_method(roles, node, "step") if role_of(roles, node) is Kind.OPTIMIZER else None
+    inner = (n for n in walk(step.body) if isinstance(n, cst.Call)) if step is not None else ()
+    own = ("step", "first_step", "second_step")
+    return role_of(roles, node) is Kind.OPTIMIZER and not any(
+        method(call) in own and roles.path(getattr(receiver(call), "func", None)) != "builtins.super"
+        for call in inner
+    )
 
 
 def bases(roles: Roles, node: cst.ClassDef, depth: int = 0) -> list[cst.ClassDef | str]:
