@@ -18,6 +18,13 @@ def migrating(context: Context) -> bool:
     return context.uses_cuda
 
 
+def feeds_device(context: Context) -> bool:
+    """Whether batches come to an XLA device that did not before: by the program, or by a framework."""
+    frameworks = context.frameworks
+    ours = context.uses_cuda or frameworks.trains or frameworks.lightning
+    return bool(ours and (frameworks.prepares or not context.already_xla))
+
+
 def path_of(context: Context, node: cst.CSTNode | None) -> str:
     """The dotted path that an expression names, under ``torch.cuda`` in its short form."""
     return short(context.roles.path(node))

@@ -15,6 +15,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas.reach import reachable
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import find_method
+from xla_transforms.statements import feeds_device
 from xla_transforms.tree import given, method, receiver, walk
 
 OWN = Rule(
@@ -33,10 +34,7 @@ _ADVICE = "pad to a constant length and cut what is longer, or round up to a few
 
 
 def run(context: Context) -> None:
-    frameworks = context.frameworks
-    if not (context.uses_cuda or frameworks.trains or frameworks.lightning):
-        return
-    if context.already_xla and not frameworks.prepares:
+    if not feeds_device(context):
         return
     for function in context.once(_collators):
         if context.roles.index(function) is context.index:

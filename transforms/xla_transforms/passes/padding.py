@@ -16,6 +16,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.facts import of_kind
+from xla_transforms.statements import feeds_device
 from xla_transforms.tree import argument, given, has_star, method, same, string_value, value_of
 
 PADDING = Rule(
@@ -44,10 +45,7 @@ _FIXED = 'padding="max_length", max_length=<the longest you need>'
 
 
 def run(context: Context) -> None:
-    frameworks = context.frameworks
-    if not (context.uses_cuda or frameworks.trains or frameworks.lightning):
-        return
-    if context.already_xla and not frameworks.prepares:
+    if not feeds_device(context):
         return
     for call in context.index.all(cst.Call):
         assert isinstance(call, cst.Call)
