@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helpers import check_noop, findings, run_only
+from helpers import check_noop, findings, migrate, run_only
 from replicated import launched
 
 CONVERT = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
@@ -26,3 +26,14 @@ def test_a_conversion_within_an_expression_is_the_model() -> None:
 def test_a_layer_is_told() -> None:
     found = findings(launched("torch.nn.SyncBatchNorm(3)"), "synchronised_norms")
     assert [code for code, _ in found] == ["XLA146"]
+
+
+def test_a_guard_goes_only_with_what_it_guarded() -> None:
+    lines = ("net = torch.nn.Linear(2, 2)", "if wide:", "    net = apex.parallel.convert_syncbn_model(net)")
+    code = "\n".join(("import apex", "import torch", "", *lines, "net.cuda()", ""))
+    outcome = migrate(code)
+    assert "if wide" not in outcome.code
+    left_out = outcome.without({change.id for change in outcome.changes if change.code == "XLA146"})
+    assert "if wide:\n    net = apex.parallel.convert_syncbn_model(net)\n" in left_out.code
+    assert "import apex\n" in left_out.code
+    assert "cuda" not in left_out.code

@@ -205,6 +205,11 @@ class Planned:
         return self
 
 
+def _own(change: int) -> Hashable:
+    """The unit that a change alone belongs to."""
+    return "change", change
+
+
 class Conflict(Exception):
     """Two passes want to write the same node; the first one keeps it."""
 
@@ -227,7 +232,7 @@ class Plan:
     ) -> Planned:
         """Start a change of a rule at a node; add to it what is to be written."""
         made = Planned(self, len(self.planned) + 1, rule, message, node, safety or rule.safety)
-        made.units, made.needs = self._units, self._needs
+        made.units, made.needs = self._units | {_own(made.id)}, self._needs
         self.planned.append(made)
         return made
 
@@ -253,6 +258,10 @@ class Plan:
             yield
         finally:
             self._units, self._needs = before
+
+    def writers(self, node: cst.CSTNode) -> set[Hashable]:
+        """What a change has to need that makes no sense without those which write a node, or parts of it."""
+        return {_own(self._claimed[id(n)]) for n in walk(node) if id(n) in self._claimed}
 
     def completed(self, ids: Collection[int]) -> set[int]:
         """The changes with all that they belong to or need."""

@@ -220,4 +220,6 @@ def _empty_guards(context: Context, folds: Folds) -> None:
         assert isinstance(guard, cst.If)
         open_ = not context.plan.taken(guard) and branches.head(guard) not in folds.decided
         if open_ and branches.pointless(guard):
-            branches.drop(context.plan.change(EMPTY, guard, "nothing is left to guard"), guard)
+            with context.plan.together(needs=context.plan.writers(guard.body)):
+                change = context.plan.change(EMPTY, guard, "nothing is left to guard")
+            branches.drop(change, guard)
