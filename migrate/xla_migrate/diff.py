@@ -97,6 +97,9 @@ def _within(source: str, code: str, edit: Edit, offset: int, start: int) -> tupl
     for i1, i2, j1, j2 in hunks([line.strip() for line in old], [line.strip() for line in new]):
         if i2 > row:
             if i1 <= row:
+                found = _begun(source, offset, new[j1:j2])
+                if found is not None:
+                    return first + j1 + found[0], found[1]
                 return (first + j1, 1) if len(old) > 2 else _position(code, start)
             break
         shift = j2 - i2
@@ -203,3 +206,15 @@ def _quoted(path: str) -> str:
         )
         return f'"{escaped}"'
     return path + "\t" if " " in path else path
+
+
+def _begun(source: str, offset: int, lines: Sequence[str]) -> tuple[int, int] | None:
+    """Which of some lines begins as that of an offset does, up to the word there; and that word's column."""
+    before = source[source.rfind("\n", 0, offset) + 1 : offset].lstrip()
+    word = re.compile(r"[\w.]+\(?").match(source, offset)
+    if word is None:
+        return None
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith(before + word[0]):
+            return number, len(line) - len(line.lstrip()) + len(before) + 1
+    return None

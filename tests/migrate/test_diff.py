@@ -136,3 +136,12 @@ def test_the_place_of_a_line_that_moved_into_a_function_is_known() -> None:
     source = "a = 1\nb = f(a)\nc = 3\n"
     edits = [Edit(0, len(source), "def g():\n    a = 2\n    b = f(a)\n    c = 3\n")]
     assert place_after(source, edits[0].text, edits, source.index("f(a)")) == (3, 9)
+
+
+def test_the_place_of_a_line_that_is_laid_out_anew_is_where_its_word_is() -> None:
+    source = "a = 1\nx = make(data, size=8)\nc = 3\nd = 4\n"
+    made = "where = f()\nx = make(\n    data, size=8, sampler=g()\n)\nx = wrap(x, where)\n"
+    new = f"a = 1\n{made}c = 3\nd = 5\n"
+    edits = [Edit(0, len(source), new)]
+    assert place_after(source, new, edits, source.index("make")) == (3, 5)
+    assert place_after(source, new, edits, source.index("size")) == (2, 1)
