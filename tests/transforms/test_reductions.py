@@ -195,6 +195,9 @@ class Nesting(torch.optim.Optimizer):
         self.param_groups = base.param_groups
 
     def step(self):
+        self.move()
+
+    def move(self):
         self.base.step()
 """
 SCALED, NESTING = "own = Scaled(net.parameters(), 0.1)", "own = Nesting(opt)"

@@ -59,15 +59,21 @@ def returns_to_host(roles: Roles) -> list[Move]:
 
 
 def _move(roles: Roles, call: cst.Call) -> Move | None:
-    model, index = receiver(call), roles.index(call)
-    while isinstance(model, cst.Call) and method(model) in MODEL_METHODS_SAME:
-        model = receiver(model)
+    model, index = moved_by(call), roles.index(call)
     small = next((a for a in index.ancestors(call) if isinstance(a, cst.BaseSmallStatement)), None)
     if model is None or small is None or roles.dead(call):
         return None
     holder = _holder(index, call, model, small)
     known = _is_model(roles, model) or (isinstance(model, cst.Call) and _is_model(roles, holder))
     return Move(call, model, holder, small) if known else None
+
+
+def moved_by(call: cst.Call) -> cst.BaseExpression | None:
+    """``net`` for ``net.eval().cpu()``."""
+    model = receiver(call)
+    while isinstance(model, cst.Call) and method(model) in MODEL_METHODS_SAME:
+        model = receiver(model)
+    return model
 
 
 def _is_model(roles: Roles, model: cst.BaseExpression | None) -> bool:
@@ -105,7 +111,7 @@ def _holder(
     if not isinstance(small, cst.Assign) or target is None:
         return None
     if isinstance(target, (cst.Name, cst.Attribute)):
-        return target if _outermost(index, call) is small.value else None
+        return target if outermost(index, call) is small.value else None
     if isinstance(target, cst.Tuple) and isinstance(small.value, cst.Tuple):
         for left, right in zip(target.elements, small.value.elements, strict=False):
             if right.value is call:
@@ -113,11 +119,11 @@ def _holder(
     return None
 
 
-def _outermost(index: ModuleIndex, call: cst.CSTNode) -> cst.CSTNode:
+def outermost(index: ModuleIndex, call: cst.CSTNode) -> cst.CSTNode:
     """The whole chain ``net.to(device).train()`` that a move is part of."""
     parent = index.parent(call)
     above = index.parent(parent) if isinstance(parent, cst.Attribute) else None
-    return _outermost(index, above) if isinstance(above, cst.Call) else call
+    return outermost(index, above) if isinstance(above, cst.Call) else call
 
 
 def key(roles: Roles, node: cst.BaseExpression | None) -> tuple[object, str] | None:

@@ -12,10 +12,9 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
-from xla_transforms.models import to_device, to_host
+from xla_transforms.models import moved_by, outermost, to_device, to_host
 from xla_transforms.replicas.reach import reachable
 from xla_transforms.roles import Kind
-from xla_transforms.roles.catalog import MODEL_METHODS_SAME
 from xla_transforms.statements import live_calls, migrating, path_of
 from xla_transforms.tree import body_of, method, receiver, same, value_of, walk
 
@@ -52,22 +51,8 @@ def _copied(saved: cst.BaseExpression | None) -> cst.Call | None:
 
 def _is_statement(context: Context, call: cst.Call) -> bool:
     """Whether a call on a model, and others on what it gives, are a whole statement."""
-    small = context.index.parent(_chain(context, call))
-    return isinstance(small, cst.Expr) and context.roles.kinds(_model(call)) == {Kind.MODEL}
-
-
-def _chain(context: Context, call: cst.Call) -> cst.Call:
-    """``net.to(device).train()`` for the ``net.to(device)`` in it."""
-    attribute = context.index.parent(call)
-    outer = context.index.parent(attribute) if isinstance(attribute, cst.Attribute) else None
-    return _chain(context, outer) if isinstance(outer, cst.Call) else call
-
-
-def _model(call: cst.Call) -> cst.BaseExpression | None:
-    """``net`` for ``net.eval().cpu()``."""
-    inner = receiver(call)
-    chained = isinstance(inner, cst.Call) and method(inner) in MODEL_METHODS_SAME
-    return _model(inner) if chained and isinstance(inner, cst.Call) else inner
+    small = context.index.parent(outermost(context.index, call))
+    return isinstance(small, cst.Expr) and context.roles.kinds(moved_by(call)) == {Kind.MODEL}
 
 
 def _behind(context: Context, node: cst.CSTNode) -> Sequence[cst.CSTNode]:
@@ -85,7 +70,7 @@ def _after_saves(context: Context, away: cst.Call) -> cst.Call | None:
         back = _back(context, away, [statement])
         if back is not None:
             return back if saved else None
-        named = [n for n in walk(statement) if same(n, _model(away))]
+        named = [n for n in walk(statement) if same(n, moved_by(away))]
         if not all(_in_save(context, n) for n in named) or reachable(context.roles, statement):
             return None
         saved = saved or bool(named)
@@ -108,7 +93,7 @@ def _back(context: Context, away: cst.Call, statements: Sequence[cst.CSTNode]) -
         small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
         for call in _calls_in_chain(small.value) if isinstance(small, cst.Expr) else ():
             if to_device(context.roles, call):
-                return call if _same_model(_model(away), _model(call)) else None
+                return call if _same_model(moved_by(away), moved_by(call)) else None
     return None
 
 

@@ -48,14 +48,27 @@ def is_optimizer(roles: Roles, node: cst.CSTNode | None) -> bool:
 
 
 def _updates_itself(roles: Roles, node: cst.ClassDef) -> bool:
-    """Whether no step of an optimizer in it is what the step of a class does."""
-    step = find_method(roles, node, "step") if role_of(roles, node) is Kind.OPTIMIZER else None
-    inner = (n for n in walk(step.body) if isinstance(n, cst.Call)) if step is not None else ()
-    own = ("step", "first_step", "second_step")
-    return role_of(roles, node) is Kind.OPTIMIZER and not any(
-        method(call) in own and roles.path(getattr(receiver(call), "func", None)) != "builtins.super"
-        for call in inner
-    )
+    """Whether the step of an optimizer's class comes to no step of another optimizer."""
+    if role_of(roles, node) is not Kind.OPTIMIZER:
+        return False
+    waiting: list[cst.CSTNode | None] = [find_method(roles, node, "step")]
+    seen: set[cst.CSTNode] = set()
+    while waiting:
+        function = waiting.pop()
+        if not isinstance(function, cst.FunctionDef) or function in seen:
+            continue
+        seen.add(function)
+        for call in (n for n in walk(function.body) if isinstance(n, cst.Call)):
+            if method(call) == "step" and not _of_super(roles, call):
+                return False
+            waiting += [f.node for f in roles.facts(call.func) if f.kind is Kind.FUNCTION]
+    return True
+
+
+def _of_super(roles: Roles, call: cst.Call) -> bool:
+    """``super().step()``"""
+    base = receiver(call)
+    return isinstance(base, cst.Call) and roles.path(base.func) == "builtins.super"
 
 
 def bases(roles: Roles, node: cst.ClassDef, depth: int = 0) -> list[cst.ClassDef | str]:
