@@ -405,6 +405,13 @@ def test_all_replicas_count_the_same_turns(lines: tuple[str, ...]) -> None:
     assert turns(*lines) == []
 
 
+def test_the_master_sends_where_it_begins() -> None:
+    found = "    start = torch.tensor(torch.load('last.pt')['epoch'])"
+    lines = ("start = torch.tensor(0)", "if dist.get_rank() == 0:", found)
+    assert turns(*lines, over="range(int(start), 3)") != []
+    assert turns(*lines, "dist.broadcast(start, 0)", over="range(int(start), 3)") == []
+
+
 @pytest.mark.parametrize("over", ["range(start, 3)", "tqdm(range(start))"])
 def test_the_master_alone_knows_where_it_begins(over: str) -> None:
     lines = ("if dist.get_rank() == 0:", "    start = torch.load('last.pt')['epoch'] + 1")
@@ -434,7 +441,7 @@ def test_a_seed_among_options_says_nothing_of_the_others() -> None:
 
 
 def test_a_forward_pass_that_some_replicas_make_is_nothing_by_itself() -> None:
-    assert told(in_step=("if random.random() < 0.5:", "    model(x.cuda())")) == []
+    assert told(in_step=("if loss.item() > 3:", "    model(x.cuda())")) == []
 
 
 def test_replicas_of_one_process_draw_alike() -> None:

@@ -63,6 +63,7 @@ def found(code: str) -> list[str]:
         "x = torch.where(x.sum() > 0, x, -x)",
         "if self.wide:\n    x = x * 2",
         "if self.place.shape[0] > 1:\n    x = x * 2",
+        "if x > self.place.numel():\n    x = x * 2",
         "if self.place is not None:\n    x = x + self.place",
     ],
 )
