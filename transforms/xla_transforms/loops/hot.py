@@ -5,8 +5,8 @@ from __future__ import annotations
 import libcst as cst
 
 from xla_transforms.loops import Loops
+from xla_transforms.loops.followed import Followed
 from xla_transforms.roles import Kind
-from xla_transforms.roles.classes import role_of
 from xla_transforms.scopes import Binding, How
 from xla_transforms.tree import walk
 
@@ -22,29 +22,9 @@ class HotPath:
         self.roots = self.roles.remembered(("hot", self.index), self._followed)
 
     def _followed(self) -> list[cst.CSTNode]:
-        roots: list[cst.CSTNode] = [loop.node.body for loop in self.loops.all]
-        functions = {f for f in self.index.all(cst.FunctionDef) if self._of_model(f)} if roots else set()
-        seen: set[cst.CSTNode] = set()
-        waiting = [*roots, *functions]
-        while waiting:
-            node = waiting.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            for call in (n for n in walk(node) if type(n) is cst.Call):
-                for item in self.roles.facts(call.func):
-                    if isinstance(item.node, cst.FunctionDef) and self.roles.index(item.node) is self.index:
-                        waiting.append(item.node)
-        return roots + [
-            f for f in self.index.all(cst.FunctionDef) if f in seen and not self._makes_model(f)
-        ]
-
-    def _of_model(self, function: cst.CSTNode) -> bool:
-        owner = self.index.class_of(function)
-        return isinstance(owner, cst.ClassDef) and role_of(self.roles, owner) is Kind.MODEL
-
-    def _makes_model(self, function: cst.CSTNode) -> bool:
-        return isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
+        functions = Followed.of(self.roles).functions
+        run = [f for f in self.index.all(cst.FunctionDef) if f in functions and not _makes(f)]
+        return [*(loop.node.body for loop in self.loops.all), *run]
 
     def nodes(self, kind: type[cst.CSTNode]) -> list[cst.CSTNode]:
         """The nodes of a type that every step runs, each once."""
@@ -83,3 +63,7 @@ class HotPath:
         if any(self.roles.path(c.func).startswith(_RANDOM) for c in calls):
             return True
         return self.changes(binding.value, depth + 1) is not None
+
+
+def _makes(function: cst.CSTNode) -> bool:
+    return isinstance(function, cst.FunctionDef) and function.name.value == "__init__"

@@ -180,7 +180,15 @@ class Sinks:
                 return False
             if isinstance(node, cst.AssignTarget) and isinstance(node.target, (cst.Attribute, cst.Subscript)):
                 return False
+            if isinstance(node, cst.Call) and _in_place(node):
+                return False
         return self.effects.of_function(function) is Effect.NONE
+
+
+def _in_place(call: cst.Call) -> bool:
+    """Whether a call is torch's for an operation in place: ``p.grad.mul_(scale)``, ``nn.init.zeros_(w)``."""
+    name = method(call)
+    return name.endswith("_") and not name.endswith("__")
 
 
 def root_of(node: cst.CSTNode) -> str | None:

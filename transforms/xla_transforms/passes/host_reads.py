@@ -7,53 +7,15 @@ Source: pytorch/xla, the guides "PyTorch on XLA devices" and "Recompilation"; ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import libcst as cst
 
 from xla_transforms.context import Context
-from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.effects import Effect
-from xla_transforms.loops.forwards import Forwards, functions_called, surely_read
-from xla_transforms.loops.tails import Tail, tail_of
 from xla_transforms.loops.units import Unit, lines_of
-from xla_transforms.tree import walk
+from xla_transforms.reading import BRANCH, BRANCH_ADVICE, GUARDED, READ, READ_ADVICE, CalledReads, barrier
 
-READ = Rule(
-    "XLA701",
-    "host-read",
-    "Something in a step loop brings a value to the host in every step.",
-    "Each read before the barrier is an execution of its own and makes the host wait (pytorch/xla#2231).",
-    Severity.WARNING,
-    Safety.DISPLAY,
-)
-BRANCH = Rule(
-    "XLA702",
-    "host-branch",
-    "Python decides by the value of a device tensor in a step loop.",
-    "The condition is read in every step, which cuts the step in two executions (pytorch/xla#1368).",
-    Severity.WARNING,
-    Safety.DISPLAY,
-)
-GUARDED = Rule(
-    "XLA703",
-    "barrier-before-log",
-    "A read at the end of a step gets a barrier in front of it where a step closure may not run.",
-    "Behind a barrier a read costs no execution, and no harm on the CPU, where a step closure would not run.",
-)
 RULES = (READ, BRANCH, GUARDED)
-
-_READ_ADVICE = (
-    "keep the tensor, detached, and read it every few steps or behind the loop; "
-    "or hand it to xm.add_step_closure"
-)
-_BRANCH_ADVICE = (
-    "decide on the device (torch.where), or every few steps; a skipped step is not a zero gradient "
-    "for momentum, Adam or weight decay; on several replicas all must decide alike (xm.all_reduce of a flag)"
-)
 
 
 def run(context: Context) -> None:
@@ -67,7 +29,7 @@ def run(context: Context) -> None:
             _restore(context, deferral)
         for unit in _costly(deferral):
             _report(context, deferral, unit)
-    _in_functions(context)
+    CalledReads(context).report()
 
 
 def _barriers(context: Context, deferral: Deferral) -> set[cst.CSTNode]:
@@ -85,12 +47,12 @@ def _barriers(context: Context, deferral: Deferral) -> set[cst.CSTNode]:
     for block in dict.fromkeys(u.guards[0] for u in units if u.guards):
         line = lines_of(block)[0]
         if not deferral.works_after(block) and not (always and _precedes(context, always, line)):
-            _barrier(context, line)
+            barrier(context, line)
             written.add(block)
     if always is not None:
-        _barrier(context, always.statement)
+        barrier(context, always.statement)
         message = "values are read at the end of every step, behind a barrier of their own: the host waits"
-        context.plan.report(GUARDED, always.statement, message, _READ_ADVICE)
+        context.plan.report(GUARDED, always.statement, message, READ_ADVICE)
         guarded = [unit for unit in deferral.left if unit.guards]
         written |= {u.guards[0] for u in guarded if _precedes(context, always, u.statement)}
     return written
@@ -103,7 +65,7 @@ def _guarded_barriers(context: Context, deferral: Deferral, written: set[cst.CST
         if not unit.guards or not simple or written.intersection(unit.guards):
             continue
         if not deferral.works_after(unit.statement):
-            _barrier(context, unit.statement)
+            barrier(context, unit.statement)
             written.add(unit.block)
 
 
@@ -115,7 +77,7 @@ def _barriers_of_many(context: Context, deferral: Deferral) -> None:
     loops = context.loops
     for reading in dict.fromkeys(_reading(context, deferral, unit) for unit in deferral.left):
         if reading is not None and not loops.effects.of(reading) and reading not in loops.fenced:
-            _barrier(context, reading)
+            barrier(context, reading)
 
 
 def _reading(context: Context, deferral: Deferral, unit: Unit) -> cst.CSTNode | None:
@@ -127,14 +89,6 @@ def _reading(context: Context, deferral: Deferral, unit: Unit) -> cst.CSTNode | 
         if isinstance(node, (cst.For, cst.While)):
             found = node
     return None
-
-
-def _barrier(context: Context, line: cst.CSTNode) -> None:
-    change = context.plan.change(GUARDED, line, "the step runs before its values are read")
-    if context.distributed:
-        line = Guards(context).place_for_all(line)
-    change.before(line, change.spell(context.target.sync))
-    context.loops.fenced.add(line)
 
 
 def _precedes(context: Context, unit: Unit, line: cst.CSTNode) -> bool:
@@ -166,93 +120,7 @@ def _report(context: Context, deferral: Deferral, unit: Unit) -> None:
         text = text if len(text) <= 60 else text[:57] + "..."
         if branch and isinstance(unit.statement, (cst.If, cst.While, cst.Assert)):
             context.plan.report(
-                BRANCH, read, f"a branch needs {text} on the host in every step", _BRANCH_ADVICE
+                BRANCH, read, f"a branch needs {text} on the host in every step", BRANCH_ADVICE
             )
         elif not unit.guards:
-            context.plan.report(READ, read, f"{text} is read in every step: one more execution", _READ_ADVICE)
-
-
-def _in_functions(context: Context) -> None:
-    """Reads in functions that iterations call: each of a loop, or some."""
-    called = [item for deferral in context.deferrals for item in _called(context, deferral)]
-    for function in dict.fromkeys(item.function for item in called):
-        calls = [item for item in called if item.function is function]
-        tail = tail_of(context.loops, function, last=all(item.last for item in calls))
-        for statement in tail.barriers:
-            _barrier(context, statement)
-        line = next((item.line for item in calls if not item.guarded), None)
-        if line is not None:
-            _report_function(context, function, tail, line)
-            _decisions(context, function, tail, line)
-    lines = {item.function: item.line for item in called if not item.guarded}
-    for function, line in _below(context, lines).items():
-        _decisions(context, function, Tail(), line)
-
-
-def _below(context: Context, lines: dict[cst.FunctionDef, int]) -> dict[cst.FunctionDef, int]:
-    """The functions of the module that these call, and so on, each with the line of the loop."""
-    forwards = Forwards(context.roles, context.loops.effects).computing(context.index) if lines else {}
-    found: dict[cst.FunctionDef, int] = {}
-    waiting = list(lines.items())
-    while waiting:
-        function, line = waiting.pop()
-        for inner in functions_called(context.roles, function):
-            if inner not in lines and inner not in found and inner not in forwards:
-                found[inner] = line
-                waiting.append((inner, line))
-    return found
-
-
-def _decisions(context: Context, function: cst.FunctionDef, tail: Tail, line: int) -> None:
-    """What a function decides by, or counts a loop by, that the host has to wait for in every step."""
-    reads = context.loops.reads
-    for statement in walk(function.body, into_functions=False):
-        if context.roles.dead(statement) or context.loops.of(statement) is not None:
-            continue
-        needed = reads.decides(statement)
-        if isinstance(statement, cst.For):
-            needed = next(reads.within(statement.iter), None)
-        if needed is not None and surely_read(reads, needed) and tail.free.isdisjoint(walk(needed)):
-            text = " ".join(context.index.source.code(needed).split())
-            message = f"{text} is needed on the host in every step of the loop in line {line}"
-            context.plan.report(BRANCH, needed, message, _BRANCH_ADVICE)
-
-
-@dataclass(frozen=True)
-class _Called:
-    """A function of this module that iterations call: the line of the loop, whether only some call it, and
-    whether nothing works behind the call."""
-
-    function: cst.FunctionDef
-    line: int
-    guarded: bool
-    last: bool
-
-
-def _called(context: Context, deferral: Deferral) -> Iterator[_Called]:
-    line = context.index.source.span(deferral.loop.node).line
-    moved = [unit.statement for run in deferral.runs for unit in run.units] if deferral.closures else []
-    guarded = [unit.statement for unit in deferral.units if unit.guards]
-    for call in context.loops.effects.calls(deferral.loop.node.body):
-        if any(context.index.within(call, statement) for statement in moved):
-            continue
-        some = any(context.index.within(call, statement) for statement in guarded)
-        last = not deferral.works_after(context.index.statement_of(call) or call)
-        for item in context.roles.facts(call.func):
-            own = item.node is not None and context.roles.index(item.node) is context.index
-            if own and isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
-                yield _Called(item.node, line, some, last)
-
-
-def _report_function(context: Context, function: cst.FunctionDef, tail: Tail, line: int) -> None:
-    for statement in tail.always:
-        message = f"values are read at the end of every step of the loop in line {line}: the host waits"
-        context.plan.report(GUARDED, statement, message, _READ_ADVICE)
-    for statement in walk(function.body, into_functions=False):
-        if not isinstance(statement, cst.SimpleStatementLine) or context.loops.of(statement) is not None:
-            continue
-        for read in context.loops.reads.within(statement):
-            if read not in tail.free:
-                text = " ".join(context.index.source.code(read).split())
-                message = f"{text} is read in every step of the loop in line {line}: one more execution"
-                context.plan.report(READ, read, message, _READ_ADVICE)
+            context.plan.report(READ, read, f"{text} is read in every step: one more execution", READ_ADVICE)
