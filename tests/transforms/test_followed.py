@@ -133,9 +133,17 @@ def test_a_shape_that_depends_on_data_in_a_helper_is_told() -> None:
 
 
 def test_a_helper_that_works_in_place_keeps_its_moment() -> None:
-    code = "def tune(model, by):\n    for p in model.parameters():\n        p.grad.mul_(by)\n    return by\n"
-    outcomes = migrated("print(helpers.tune(model, loss.item()))", code)
-    lines = outcomes["train.py"].code.splitlines()
-    at = next(i for i, line in enumerate(lines) if "helpers.tune" in line)
-    assert lines[at].strip() == "print(helpers.tune(model, loss.item()))"
-    assert "opt.step()" in "".join(lines[at:])
+    code = "import torch\n\nkept = torch.zeros(4)\n\n\ndef tune(by):\n    kept.{}\n    return by\n"
+    lines = [line.strip() for line in tuned(code.format("mul_(by)")).splitlines()]
+    at = lines.index("print(helpers.tune(2), loss.item())")
+    assert not lines[at - 1].startswith("def ")
+    assert at < lines.index("xm.optimizer_step(opt)")
+
+
+def test_a_helper_that_changes_nothing_may_wait() -> None:
+    code = "import torch\n\nkept = torch.zeros(4)\n\n\ndef tune(by):\n    kept.{}\n    return by\n"
+    assert "def log_step(loss):\n        print(helpers.tune(2), loss.item())\n" in tuned(code.format("mul(by)"))
+
+
+def tuned(helpers: str) -> str:
+    return migrated("print(helpers.tune(2), loss.item())", helpers)["train.py"].code

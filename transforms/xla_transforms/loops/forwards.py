@@ -50,10 +50,11 @@ def surely_read(reads: Reads, node: cst.CSTNode, depth: int = 0) -> bool:
 
 
 def _is_buffer(reads: Reads, node: cst.Attribute) -> bool:
-    """Whether an attribute of the model itself is a tensor, and not only asked for its shape."""
+    """Whether an attribute of the object itself is a tensor and nothing else, and not only asked for its shape."""
     outer = reads.roles.index(node).parent(node)
     described = isinstance(outer, cst.Attribute) and outer.attr.value in _DESCRIBING
-    return is_self(reads.roles, node.value) and not described and reads.on_device(node)
+    only = reads.roles.kinds(node) <= {Kind.TENSOR, Kind.NONE}
+    return is_self(reads.roles, node.value) and not described and only and reads.on_device(node)
 
 
 class Forwards:
