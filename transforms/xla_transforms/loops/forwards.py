@@ -50,7 +50,7 @@ def surely_read(reads: Reads, node: cst.CSTNode, depth: int = 0) -> bool:
 
 
 def _is_buffer(reads: Reads, node: cst.Attribute) -> bool:
-    """Whether an attribute of the object itself is a tensor and nothing else, and not only asked for its shape."""
+    """Whether an attribute of the object itself is nothing but a tensor, and not only asked for its shape."""
     outer = reads.roles.index(node).parent(node)
     described = isinstance(outer, cst.Attribute) and outer.attr.value in _DESCRIBING
     only = reads.roles.kinds(node) <= {Kind.TENSOR, Kind.NONE}
