@@ -10,7 +10,7 @@ from xla_transforms.loops.effects import Effect, Effects
 from xla_transforms.loops.reads import FETCHES, Reads
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.classes import is_self, role_of
+from xla_transforms.roles.classes import buffer, is_self, role_of
 from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.tree import method, walk
 
@@ -50,11 +50,15 @@ def surely_read(reads: Reads, node: cst.CSTNode, depth: int = 0) -> bool:
 
 
 def _is_buffer(reads: Reads, node: cst.Attribute) -> bool:
-    """Whether an attribute of the object itself is nothing but a tensor, and not only asked for its shape."""
-    outer = reads.roles.index(node).parent(node)
+    """Whether an attribute of the object itself is surely a tensor, and not only asked for its shape."""
+    roles, index = reads.roles, reads.roles.index(node)
+    outer, owner = index.parent(node), index.class_of(node)
     described = isinstance(outer, cst.Attribute) and outer.attr.value in _DESCRIBING
-    only = reads.roles.kinds(node) <= {Kind.TENSOR, Kind.NONE}
-    return is_self(reads.roles, node.value) and not described and only and reads.on_device(node)
+    if described or not is_self(roles, node.value) or not reads.on_device(node):
+        return False
+    return roles.kinds(node) <= {Kind.TENSOR, Kind.NONE} or (
+        owner is not None and bool(buffer(roles, owner, node.attr.value))
+    )
 
 
 class Forwards:

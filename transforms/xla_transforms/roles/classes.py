@@ -188,7 +188,7 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     for binding in set_through_self(roles, node, attr):
         with roles.guarded(binding.node) as free:
             found |= ev.bound(roles, binding) if free else NOTHING
-    found |= _buffer(roles, node, attr)
+    found |= buffer(roles, node, attr)
     if find_method(roles, node, "__init__") is None:
         found |= _from_keywords(roles, node, attr)
     if any(f.detail == "declared" for f in found):  # what a field is declared to be stands for the unknown
@@ -196,7 +196,7 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     return frozenset(found)
 
 
-def _buffer(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
+def buffer(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     """What ``self.register_buffer("queue", ...)`` makes: a tensor that goes where its model goes."""
     for call in roles.program.calls.get("register_buffer", ()):
         owner, name = roles.index(call).class_of(call), value_of(call, "name", 0)
