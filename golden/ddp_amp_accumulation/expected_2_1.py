@@ -53,7 +53,6 @@ def main():
     parser.add_argument("--amp", action="store_true")
     args = parser.parse_args()
 
-    local_rank = xr.local_ordinal()
     device = xm.xla_device()
     torch.manual_seed(0)
     xm.set_rng_state(0)

@@ -51,7 +51,6 @@ def main():
     parser.add_argument("--amp", action="store_true")
     args = parser.parse_args()
 
-    local_rank = xr.local_ordinal()
     device = torch_xla.device()
     torch.manual_seed(0)
     torch_xla.manual_seed(0)

@@ -51,7 +51,6 @@ def main():
     parser.add_argument("--amp", action="store_true")
     args = parser.parse_args()
 
-    local_rank = xm.get_local_ordinal()
     device = xm.xla_device()
     torch.manual_seed(0)
     xm.set_rng_state(0)

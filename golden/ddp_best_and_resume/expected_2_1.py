@@ -69,7 +69,6 @@ def main():
     parser.add_argument("--resume", default="")
     args = parser.parse_args()
 
-    local_rank = xr.local_ordinal()
     device = xm.xla_device()
     torch.manual_seed(5)
     xm.set_rng_state(5)

@@ -69,7 +69,6 @@ def main():
     parser.add_argument("--resume", default="")
     args = parser.parse_args()
 
-    local_rank = xr.local_ordinal()
     device = torch_xla.device()
     torch.manual_seed(5)
     torch_xla.manual_seed(5)

@@ -23,7 +23,6 @@ def curve(points):
 
 
 def main():
-    local_rank = xr.local_ordinal()
     device = torch_xla.device()
     rank, world_size = xr.global_ordinal(), xr.world_size()
 

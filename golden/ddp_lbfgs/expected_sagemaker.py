@@ -21,7 +21,6 @@ def curve(points):
 
 
 def main():
-    local_rank = xm.get_local_ordinal()
     device = xm.xla_device()
     rank, world_size = xm.get_ordinal(), xm.xrt_world_size()
 

@@ -106,7 +106,6 @@ class Trainer:
 
 
 def main():
-    local_rank = xr.local_ordinal()
     torch.manual_seed(0)
     torch_xla.manual_seed(0)
     x = torch.randn(128, 8)

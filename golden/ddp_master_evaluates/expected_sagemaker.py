@@ -108,7 +108,6 @@ class Trainer:
 
 
 def main():
-    local_rank = xm.get_local_ordinal()
     torch.manual_seed(0)
     xm.set_rng_state(0)
     x = torch.randn(128, 8)

@@ -66,7 +66,6 @@ class SmoothedValue:
 
 def init_distributed_mode():
     rank, world_size = xr.global_ordinal(), xr.world_size()
-    gpu = xr.local_ordinal()
     xm.rendezvous("init_distributed_mode")
 
 

@@ -64,7 +64,6 @@ class SmoothedValue:
 
 def init_distributed_mode():
     rank, world_size = xm.get_ordinal(), xm.xrt_world_size()
-    gpu = xm.get_local_ordinal()
     xm.rendezvous("init_distributed_mode")
 
 

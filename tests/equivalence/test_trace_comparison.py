@@ -55,6 +55,16 @@ def test_running_means_that_a_wrapper_sends_to_the_other_ranks(rank, wrapped, ag
     assert compare(native, migrated, FLOAT32).agree is agree
 
 
+@pytest.mark.parametrize(
+    ("migrated", "agree"),
+    [(("backward", "reduce", "clip") * 2, True), (("backward", "clip", "reduce") * 2, False)],
+)
+def test_gradients_are_clipped_behind_the_reduction_of_each_backward_pass(migrated, agree):
+    native = trace([1.0], steps=[Step(0, 1, order=["backward", "clip"] * 2)], world=2)
+    other = trace([1.0], steps=[Step(0, 1, order=list(migrated))], world=2)
+    assert compare(native, other, FLOAT32).agree is agree
+
+
 def test_other_buffers_of_wrapped_models_are_compared():
     calls = [Collective("DistributedDataParallel", 3, "train.py:5", 0)]
     native = trace(rank=1, world=2, collectives=calls, modules=[{"shadow": np.array([0.5])}])

@@ -65,7 +65,8 @@ def test_a_loop_of_processes_becomes_a_launch() -> None:
 def test_processes_of_a_context_in_a_function() -> None:
     loop = LOOP.replace("mp.Process", "ctx.Process").replace("processes = []", "processes = list()")
     loop = loop.replace("    for p in processes:\n        p.join()\n", "    [p.join() for p in processes]\n")
-    code = script("    main()\n", before=f"def main():\n    ctx = mp.get_context('spawn')\n{loop}\n")
+    loop = f"    ctx = mp.get_context('spawn')\n{loop}"
+    code = script("    main()\n", before=f"def main():\n{loop}\n")
     assert migrate(code, "launch").code == launched(code, loop)
 
 

@@ -379,3 +379,44 @@ def test_gradients_of_master_weights_are_reduced_where_they_are(copied: str, exp
     text = run_only(launched("model = DDP(net)", *lines, before=before), "steps")
     written = text.split("backward()\n")[1].splitlines()
     assert written[:4] == [*expected, "    print(norm(masters))", "    opt.step()"]
+
+
+# ---- statements that share a line (black gives each its own, where it wrote the others)
+
+
+def lines_of(text: str) -> str:
+    """The statements in their order, however they share lines."""
+    return "; ".join(part.strip() for line in text.splitlines() for part in line.split(";"))
+
+
+def test_a_clip_and_a_step_on_one_line() -> None:
+    text = reduced(looped(*LOSS, "loss.backward()", f"{CLIP}; opt.step()"))
+    assert f"loss.backward(); xm.reduce_gradients(opt); {CLIP}; opt.step();" in lines_of(text)
+
+
+def test_a_backward_pass_a_clip_and_a_step_on_one_line() -> None:
+    text = reduced(looped(*LOSS, f"loss.backward(); {CLIP}; opt.step()"))
+    assert f"loss.backward(); xm.reduce_gradients(opt); {CLIP}; opt.step();" in lines_of(text)
+
+
+def test_a_loop_whose_body_stands_on_its_line() -> None:
+    code = spawned(*MODEL, f"for x in stream: net(x).sum().backward(); {CLIP}; opt.step(); opt.zero_grad()")
+    assert f"backward(); xm.reduce_gradients(opt); {CLIP}; opt.step();" in lines_of(reduced(code))
+
+
+def test_a_step_behind_its_backward_pass_on_one_line_reduces() -> None:
+    text = reduced(looped(*LOSS, "loss.backward(); opt.step()"))
+    assert "loss.backward(); xm.optimizer_step(opt);" in lines_of(text)
+    assert "reduce_gradients" not in text
+
+
+def test_weights_moved_along_gradients_on_the_line_of_the_backward_pass() -> None:
+    moved = "net.weight.data.add_(net.weight.grad)"
+    text = reduced(looped(*LOSS, f"loss.backward(); {moved}", "net(x).sum().backward()", "opt.step()"))
+    assert f"loss.backward(); xm.reduce_gradients(opt); {moved};" in lines_of(text)
+    assert "xm.optimizer_step(opt)" in text
+
+
+def test_several_optimizers_of_a_clip_that_shares_its_line_are_reported() -> None:
+    lines = (f"loss.backward(); {CLIP}", "for one in [opt, opt]:", "    one.step()")
+    assert [code for code, _ in findings(looped(*LOSS, *lines), "steps")] == ["XLA615"]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import libcst as cst
 
 from xla_transforms import check
+from xla_transforms.ignores import spares
 from xla_transforms.plan import Plan, Site
 from xla_transforms.scopes import How, ModuleIndex
 from xla_transforms.source import Source
@@ -50,9 +51,17 @@ def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()
     gone = (old.used - check.names(tree).used) | set(replaced)
     sites: list[Site] = []
     for statement in dict.fromkeys(s for s, _, name in candidates if name in gone):
+        if spares(index.source.text, index.source.span(statement)):
+            continue
         stale = [alias for s, alias, name in candidates if s is statement and name in gone]
         sites += _drop(index, statement, stale)
     return sites
+
+
+def removal(index: ModuleIndex, statement: cst.CSTNode) -> Site:
+    """What takes out a statement, with its line."""
+    start, end, keep = Plan(index).extent(statement)
+    return Site(start, end, lambda render: keep, 0, 0, removes=statement)
 
 
 def without_gaps(source: Source, removals: Sequence[Site], others: Iterable[Site]) -> list[Site]:
@@ -85,11 +94,9 @@ def _removable(path: str) -> bool:
 
 
 def _drop(index: ModuleIndex, statement: cst.CSTNode, stale: list[cst.CSTNode]) -> list[Site]:
-    plan = Plan(index)
     names: list[cst.CSTNode] = list(getattr(statement, "names", ()))
     if len(stale) == len(names):
-        start, end, keep = plan.extent(statement)
-        return [Site(start, end, lambda render: keep, 0, 0, removes=statement)]
+        return [removal(index, statement)]
     sites = []
     kept = [n for n in names if n not in stale]
     for alias in stale:

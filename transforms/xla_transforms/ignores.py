@@ -45,6 +45,11 @@ class Ignore:
         return meant and self.start <= span.start < self.end
 
 
+def spares(text: str, span: Span) -> bool:
+    """Whether a comment keeps every rule from a piece of a script."""
+    return any(one.start <= span.start < one.end for one in ignores(text) if not one.rules)
+
+
 def is_named(code: str, name: str, selector: str) -> bool:
     """Whether a selector means a rule: ``XLA301``, ``XLA3``, ``autocast``, or ``ALL``."""
     wanted = selector.strip().upper()

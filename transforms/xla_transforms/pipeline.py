@@ -28,6 +28,7 @@ from xla_transforms.rules import LARGE, SHARED, WITHDRAWN
 from xla_transforms.settings import Settings
 from xla_transforms.source import Source, syntax_error
 from xla_transforms.targets import target
+from xla_transforms.unread import Unread
 
 Failure = Callable[[str, bytes, SourceError], Outcome]
 
@@ -261,6 +262,10 @@ def _withdrawn(outcome: Outcome, span: Span, reason: str) -> Outcome:
     return replace(outcome, findings=(finding, *outcome.findings))
 
 
+def _within(span: Span, site: Site) -> bool:
+    return site.start <= span.start and span.end <= site.end
+
+
 def _writes(text: str) -> Callable[[Render], str]:
     return lambda render: text
 
@@ -286,7 +291,8 @@ class _Module:
         if not sites:
             return base
         try:
-            code = self._sound(sites, ids)
+            gone = self._unread(sites)
+            code = self._sound([*sites, *gone], ids)
         except Conflict as error:
             return _withdrawn(base, source.span_of(0, 0), str(error))
         if code is None and check.parse(text) is None:  # the parser takes what Python refuses
@@ -296,7 +302,16 @@ class _Module:
             return _withdrawn(base, source.span_of(0, 0), reason)
         edits = tuple(line_edits(source.text, code))
         changes = tuple(c for c in plan.changes() if ids is None or c.id in ids)
-        return replace(base, code=code, edits=edits, changes=changes)
+        told = tuple(f for f in findings if f.fixed or not any(_within(f.span, site) for site in gone))
+        return replace(base, code=code, edits=edits, changes=changes, findings=told)
+
+    def _unread(self, sites: list[Site]) -> list[Site]:
+        """Sites that take out the variables of which these take the last read, and what only those read."""
+        index, gone = self.context.index, list[Site]()
+        variables = Unread(self.context.roles, index)
+        while more := variables.sites(Renderer(index, [*sites, *gone]).code(), [*sites, *gone]):
+            gone += more
+        return gone
 
     def _completed(self, ids: Collection[int]) -> Collection[int]:
         """Some of the changes with those that they rest on, a name that they leave unbound among it."""
@@ -326,7 +341,7 @@ class _Module:
 
     def _written(self, sites: list[Site], ids: Collection[int] | None) -> str:
         code = Renderer(self.context.index, sites).code()
-        return Renderer(self.context.index, [*sites, *self._import_sites(code, ids)]).code()
+        return Renderer(self.context.index, [*sites, *self._import_sites(code, sites, ids)]).code()
 
     def _unbound(self, tree: ast.Module | None) -> set[str]:
         """The names that nothing binds in a new text, but for those that nothing bound before."""
@@ -334,11 +349,11 @@ class _Module:
         old = self.context.index.source.names if unbound else None
         return unbound - (old.unbound if old is not None else set())
 
-    def _import_sites(self, code: str, ids: Collection[int] | None) -> list[Site]:
+    def _import_sites(self, code: str, written: list[Site], ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
-        wanted = plan.wanted_imports(ids)
+        wanted = plan.wanted_imports(ids, [site for site in written if not site.change])
         removals = unused_imports(self.context.index, code, plan.imports.replaced(wanted))
-        written, sites = plan.sites(ids), []
+        sites = []
         first = min(site.start for site in written)
         for offset, lines in plan.imports.placed(wanted, first).items():
             text = "".join(line + source.newline for line in lines)

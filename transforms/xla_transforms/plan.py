@@ -205,6 +205,11 @@ class Planned:
         return self
 
 
+def _holds(site: Site, other: Site) -> bool:
+    """Whether a site is a part of one that takes out what it would write."""
+    return site.start <= other.start < other.end <= site.end or site.start < other.start < site.end
+
+
 def _own(change: int) -> Hashable:
     """The unit that a change alone belongs to."""
     return "change", change
@@ -344,8 +349,10 @@ class Plan:
         """The sites of the chosen changes (of all by default), import lines not among them."""
         return [s for p in self.planned if ids is None or p.id in ids for s in p.sites]
 
-    def wanted_imports(self, ids: Collection[int] | None = None) -> list[str]:
-        chosen = [p for p in self.planned if p.sites and (ids is None or p.id in ids)]
+    def wanted_imports(self, ids: Collection[int] | None = None, gone: Sequence[Site] = ()) -> list[str]:
+        """The modules that the chosen changes use; not what they write within sites that are ``gone``."""
+        kept = {s.change for s in self.sites(ids) if not any(_holds(site, s) for site in gone)}
+        chosen = [p for p in self.planned if p.id in kept]
         return sorted({module for p in chosen for module in p.imports})
 
     def offsets(self, node: cst.CSTNode) -> tuple[int, int]:

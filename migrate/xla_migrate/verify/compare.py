@@ -261,9 +261,7 @@ def _step_order(pair: Pair) -> Iterator[Found]:
 
 def _after_clip(step: Step, world: int) -> set[str]:
     kinds = {"unscale", "reduce"} if world > 1 else {"unscale"}
-    if "clip" not in step.order:
-        return set()
-    return kinds & set(step.order[step.order.index("clip") :])
+    return kinds & step.behind_clip()
 
 
 def _counts(pair: Pair) -> Iterator[Found]:

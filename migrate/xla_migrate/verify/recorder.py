@@ -160,8 +160,6 @@ class Recorder:
         """Gradients are looked at before the step, which may change them; those that a closure
         computes exist only after it."""
         with_closure = len(args) > 1 or kwargs.get("closure") is not None
-        if with_closure:
-            self.order.append("closure")
         self._gradients = None if with_closure or not self.values else _gradients_of(optimizer)
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:

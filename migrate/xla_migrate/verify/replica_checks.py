@@ -122,7 +122,7 @@ def _step_counts(run: Run) -> Iterator[str]:
 
 
 def _reductions(run: Run) -> Iterator[str]:
-    """Each gradient is reduced exactly once before the step that uses it."""
+    """Each gradient is reduced exactly once before what uses it, the step or the script."""
     problems: dict[str, list[int]] = {}
     for number, steps in run.steps():
         counts = [trace.reductions[number - 1] for trace in run.replicas if len(trace.reductions) >= number]
@@ -141,11 +141,10 @@ def _reduction_problem(fewest: int, most: int, steps: list[Step], run: Run) -> I
             f"{which} not reduced over the replicas: xm.optimizer_step in the place of optimizer.step, "
             "or xm.reduce_gradients before it, is missing"
         )
-    backwards = steps[0].order.count("backward")
-    if most > (backwards if "closure" in steps[0].order else 1):
+    if most > 1:
         cause = (
             "once for each backward: once before the step is enough"
-            if backwards >= most
+            if steps[0].order.count("backward") >= most
             else "xm.optimizer_step reduces them as well: leave the other reduction out"
         )
         yield f"the gradients are reduced {most} times: {cause}"
@@ -165,18 +164,12 @@ def _in_steps(numbers: list[int]) -> str:
 
 def _clip_before_reduce(run: Run) -> Iterator[str]:
     for number, step in enumerate(run.replicas[0].steps, 1):
-        last = _since_backward(step.order)
-        if "clip" in last and "reduce" in last[last.index("clip") :]:
+        if "reduce" in step.behind_clip():
             yield (
                 f"in step {number} gradients are clipped before they are reduced: each replica clips its own "
                 "share; call xm.reduce_gradients, then clip, then optimizer.step"
             )
             return
-
-
-def _since_backward(order: Sequence[str]) -> Sequence[str]:
-    backwards = [i for i, what in enumerate(order) if what == "backward"]
-    return order[backwards[-1] :] if backwards else order
 
 
 def _parameters(run: Run) -> Iterator[str]:

@@ -76,8 +76,7 @@ class Step:
     ``unreached`` are the positions of parameters that had none. ``norms`` and ``digests`` describe
     each parameter after the step: its 2-norm, and its sum under fixed integer weights, which also
     sees a sign or an order that the norm does not. ``learning_rates`` are by parameter group.
-    ``order`` holds what led to the step since the last one: ``backward``, ``unscale``, ``reduce``, ``clip``,
-    and ``closure`` where the step itself runs what stands behind it.
+    ``order`` holds what led to the step since the last one: ``backward``, ``unscale``, ``reduce``, ``clip``.
     ``draws`` counts the random operators so far; ``seconds`` is the time since the start.
     """
 
@@ -93,6 +92,16 @@ class Step:
     seconds: float = 0.0
     gradients: list[float] = field(default_factory=list)
     """The 2-norm of each parameter's gradient, 0 where it had none."""
+
+    def behind_clip(self) -> set[str]:
+        """What was done to gradients that were clipped already, those of one backward pass."""
+        found: set[str] = set()
+        clipped = False
+        for what in self.order:
+            if clipped and what != "backward":
+                found.add(what)
+            clipped = what == "clip" or (clipped and what != "backward")
+        return found
 
 
 @dataclass(frozen=True)

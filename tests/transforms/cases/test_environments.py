@@ -35,7 +35,7 @@ OPTION = 'cli.add_argument("--gpus", type=int, default=int(os.environ.get("SM_NU
 def test_the_number_of_devices_is_the_runtimes(target: str) -> None:
     """Each process has one device, never one by its number; the user's option stays, and is a number."""
     text = becomes(JOB, OPTION, settings=Settings(target=target)).data.decode()
-    assert "local_ordinal()" in text
+    assert "local_ordinal()" not in text  # nothing asks for the number any more
     assert "init_process_group" not in text
     assert not {'"cuda"', "xla:0", "LOCAL_RANK", "set_device"} & set(text.replace("(", " ").split())
     assert "GPU_NUM_DEVICES" not in text or 'os.environ["GPU_NUM_DEVICES"] = str(' in text

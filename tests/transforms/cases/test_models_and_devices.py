@@ -123,7 +123,7 @@ RANKED = (
 
 def test_a_process_has_one_device_whatever_its_number() -> None:
     code = IMPORTS + RANKED + RANKS.removeprefix(IMPORTS).replace(".cuda()", ".to(device)") + LOOP
-    text = becomes(code, "    local = xr.local_ordinal()\n    device = torch_xla.device()\n").data.decode()
+    text = becomes(code, "def _mp_fn(index):\n    device = torch_xla.device()\n").data.decode()
     assert "CUDA_VISIBLE_DEVICES" not in text
     assert "xla:" not in text
     says(code)

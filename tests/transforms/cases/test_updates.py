@@ -188,7 +188,7 @@ def test_a_wrapper_is_not_kept_beside_the_step_that_reduces() -> None:
     )
     found = becomes(
         code,
-        "    local = xr.local_ordinal()\n    xm.broadcast_master_param(net)\n",
+        "    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    xm.broadcast_master_param(net)\n",
         "        opt.zero_grad()\n        crit(net(xs), ys).backward()\n        xm.optimizer_step(opt)\n"
         '    xm.save(net.state_dict(), "m.pt")\n',
     )

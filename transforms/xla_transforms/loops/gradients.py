@@ -7,7 +7,7 @@ pass may stand in the caller of what steps, clipping in a function that also run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -19,6 +19,9 @@ from xla_transforms.roles.calls import callers
 from xla_transforms.roles.elsewhere import given, in_callee, of_receiver, text_at
 from xla_transforms.scopes import Branch, How
 from xla_transforms.tree import LOOPS, body_of, method, receiver, same, value_of, walk
+
+Block = cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module
+_LISTS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.SimpleStatementLine, cst.Module)
 
 
 @dataclass
@@ -86,7 +89,7 @@ class Gradients:
             if isinstance(statement, cst.For) and way.first is None:
                 way.around.append(statement)
             block = index.parent(statement)
-            body = list(block.body) if isinstance(block, (cst.IndentedBlock, cst.Module)) else []
+            body = list(block.body) if isinstance(block, _LISTS) else []
             position = next((i for i, item in enumerate(body) if item is statement), 0)
             self._scan(body[:position], optimizer, way)
         return way
@@ -98,7 +101,7 @@ class Gradients:
 
     def _scan(self, statements: Sequence[cst.CSTNode], optimizer: cst.BaseExpression, way: Way) -> None:
         """From the end of a block to its backward pass, or to an earlier step of the same optimizer."""
-        for statement in reversed(statements):
+        for statement in reversed(list(_apart(statements))):
             if self.averages(statement):
                 way.averaged, way.began = statement, True
                 return
@@ -148,7 +151,7 @@ class Gradients:
         weights that are moved along them (SAM, adversarial training)."""
         for block in self._blocks():
             first, began = None, False
-            statements = list(block.body)
+            statements = list(_apart(block.body))
             for position, statement in enumerate(statements):
                 done = self.effects.of(statement)
                 if done & (Effect.BACKWARD | Effect.STEP) or self.averages(statement):
@@ -158,7 +161,7 @@ class Gradients:
                 elif began and first is None and self._of_weights(statement):
                     first = statement
 
-    def _blocks(self) -> Iterator[cst.IndentedBlock | cst.Module]:
+    def _blocks(self) -> Iterator[Block]:
         """The blocks in which a backward pass stands, or a call of a function with one."""
         seen: set[cst.CSTNode] = set()
         passes = list(self.roles.program.calls.get("backward", ()))
@@ -168,7 +171,7 @@ class Gradients:
                 block = self.roles.index(statement).parent(statement)
                 if isinstance(statement, (cst.FunctionDef, cst.ClassDef)) or block in seen:
                     break
-                if isinstance(block, (cst.IndentedBlock, cst.Module)):
+                if isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)):
                     seen.add(block)
                     yield block
 
@@ -291,6 +294,15 @@ class Gradients:
                     if way.first is not None:
                         return [Place(way.first, in_callee(self.roles, optimizer, function, call))]
         return [Place(statement, "")]
+
+
+def _apart(statements: Iterable[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+    """Statements that share a line, each for itself."""
+    for statement in statements:
+        if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
+            yield from statement.body
+        else:
+            yield statement
 
 
 def stepped_by(effects: Effects, call: cst.Call) -> cst.BaseExpression | None:

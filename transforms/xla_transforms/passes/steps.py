@@ -162,17 +162,29 @@ def _places(
 
 def _reduce(context: Context, place: Place) -> None:
     statement = place.statement
-    if not place.optimizer:
+    reason = _out_of_reach(place)
+    if reason:
         advice = f"write {_spelled(context)} before them, and leave the step plain"
-        message = "gradients are clipped or read here before they are reduced: the optimizer has no name here"
+        message = f"gradients are clipped or read here before they are reduced: {reason}"
         context.plan.report(OUT_OF_REACH, statement, message, advice)
         return
     change = context.plan.change(REDUCE, statement, "gradients are reduced before they are clipped or read")
     lines = list(_lines(context, change, place))
-    if context.loops.effects.copies_gradients(statement):  # only behind it does the optimizer have any
+    behind = context.loops.effects.copies_gradients(statement)  # only behind it does the optimizer have any
+    if isinstance(statement, cst.BaseSmallStatement):
+        change.wrap(statement, f"{{0}}; {lines[0]}" if behind else f"{lines[0]}; {{0}}")
+    elif behind:
         change.after(statement, *lines)
     else:
         change.before(statement, *lines)
+
+
+def _out_of_reach(place: Place) -> str:
+    """Why the reduction cannot be written, empty where it can."""
+    if not place.optimizer:
+        return "the optimizer has no name here"
+    shared = isinstance(place.statement, cst.BaseSmallStatement)
+    return "they share a line with others" if shared and (place.loops or place.tests) else ""
 
 
 def _lines(context: Context, change: Planned, place: Place) -> Iterator[str]:
