@@ -83,8 +83,10 @@ def test_a_helper_that_only_some_steps_call_has_no_finding() -> None:
 
 
 def test_what_a_helper_reads_in_some_steps_has_no_finding() -> None:
-    code = "count = 0\n\n\ndef show(step, loss):\n    if step % 10 == 0:\n        print(loss.item())\n"
-    assert found("helpers.show(step, loss)", code) == []
+    code = "def show(step, loss):\n    late = step > 10\n    if {}:\n        return loss.item()\n    return None\n"
+    assert found("kept = helpers.show(step, loss)", code.format("True")) == [("helpers.py", "XLA701", 4)]
+    for test in ("step % 10 == 0", "late", "is_late(step)"):
+        assert found("kept = helpers.show(step, loss)", code.format(test)) == [], test
 
 
 def test_what_a_helper_gets_as_a_number_has_no_finding() -> None:
@@ -94,7 +96,9 @@ def test_what_a_helper_gets_as_a_number_has_no_finding() -> None:
 
 
 def test_a_method_of_a_model_that_no_step_calls_has_no_finding() -> None:
-    assert found("pass", "", NET.replace("keep", "least")) == []
+    net = NET.replace("x[x > keep]", "self.fc.weight[self.fc.weight > keep]")
+    assert found("kept = model.load(x, 0.5)", "", net) == [("net.py", "XLA902", 10)]
+    assert found("pass", "", net) == []
 
 
 def test_a_helper_that_reads_in_every_step_is_told_where_it_reads() -> None:
@@ -119,7 +123,7 @@ def test_an_object_that_is_called_is_followed() -> None:
 def test_the_loop_is_named_with_its_file() -> None:
     outcomes = migrated("helpers.clip(model, 1.0)", CLIP)
     messages = [f.message for f in outcomes["helpers.py"].findings if f.code == "XLA701"]
-    assert messages == ["norm.item() is read in every step of train.py:16: one more execution"]
+    assert messages == ["norm.item() is read in every step of the loop in train.py:16: one more execution"]
 
 
 def test_a_shape_that_depends_on_data_in_a_model_of_another_file_is_told() -> None:

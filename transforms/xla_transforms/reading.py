@@ -15,7 +15,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.guarding import Guards
 from xla_transforms.loops.deferral import Deferral
 from xla_transforms.loops.effects import Effect
-from xla_transforms.loops.followed import Followed
+from xla_transforms.loops.followed import Followed, functions_of
 from xla_transforms.loops.forwards import Forwards, surely_read
 from xla_transforms.loops.tails import Tail, tail_of
 from xla_transforms.tree import walk
@@ -104,10 +104,9 @@ class CalledReads:
             if any(index.within(call, statement) for statement in moved):
                 continue
             last = not deferral.works_after(index.statement_of(call) or call)
-            for item in self.roles.facts(call.func):
-                own = item.node is not None and self.roles.index(item.node) is index
-                if own and isinstance(item.node, cst.FunctionDef) and item.node not in deferral.functions:
-                    yield _Called(item.node, loop, call not in steady, last)
+            for function in functions_of(self.roles, call):
+                if self.roles.index(function) is index and function not in deferral.functions:
+                    yield _Called(function, loop, call not in steady, last)
 
     def _report_below(self, told: set[cst.CSTNode]) -> None:
         """What runs in every step further down, or in loops of other files."""
@@ -156,8 +155,8 @@ class CalledReads:
 
     def _named(self, loop: cst.CSTNode) -> str:
         index = self.roles.index(loop)
-        line = index.source.span(loop).line
-        return f"the loop in line {line}" if index is self.context.index else f"{index.source.path}:{line}"
+        line, here = index.source.span(loop).line, index is self.context.index
+        return f"the loop in line {line}" if here else f"the loop in {index.source.path}:{line}"
 
     def _text(self, node: cst.CSTNode) -> str:
         return " ".join(self.context.index.source.code(node).split())

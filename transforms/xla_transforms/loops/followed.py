@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 import libcst as cst
 
 from xla_transforms.loops.effects import Effects
 from xla_transforms.loops.reads import Reads
-from xla_transforms.loops.sinks import Sinks, bound_names
+from xla_transforms.loops.sinks import Sinks, bound_names, targeted
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.classes import find_method, role_of
+from xla_transforms.scopes import ModuleIndex
 from xla_transforms.tree import LOOPS, children, walk
 
 _FORWARD = frozenset({"forward", "training_step", "validation_step", "test_step"})
@@ -27,6 +28,17 @@ def functions_of(roles: Roles, call: cst.Call) -> Iterator[cst.FunctionDef]:
             found = find_method(roles, found, "__call__")
         if isinstance(found, cst.FunctionDef):
             yield found
+
+
+def methods_of_models(
+    roles: Roles, index: ModuleIndex, names: Collection[str]
+) -> Iterator[tuple[cst.FunctionDef, cst.ClassDef]]:
+    """The methods of some names that models of a module have, each with its class."""
+    for owner in index.all(cst.ClassDef):
+        if isinstance(owner, cst.ClassDef) and role_of(roles, owner) is Kind.MODEL:
+            for part in owner.body.body:
+                if isinstance(part, cst.FunctionDef) and part.name.value in names:
+                    yield part, owner
 
 
 class Followed:
@@ -53,7 +65,7 @@ class Followed:
     def _below(self) -> frozenset[cst.FunctionDef]:
         found: set[cst.FunctionDef] = set()
         waiting: list[cst.CSTNode] = [getattr(loop, "body", loop) for loop in self.loops]
-        waiting += self._forwards() if waiting else ()
+        waiting += self._forwards() if waiting else []
         while waiting:
             node = waiting.pop()
             if isinstance(node, cst.FunctionDef):
@@ -64,12 +76,9 @@ class Followed:
                 waiting += functions_of(self.roles, call)
         return frozenset(found)
 
-    def _forwards(self) -> Iterator[cst.FunctionDef]:
-        for index in self.roles.program.modules.values():
-            for owner in index.all(cst.ClassDef):
-                if isinstance(owner, cst.ClassDef) and role_of(self.roles, owner) is Kind.MODEL:
-                    methods = (n for n in owner.body.body if isinstance(n, cst.FunctionDef))
-                    yield from (m for m in methods if m.name.value in _FORWARD)
+    def _forwards(self) -> list[cst.FunctionDef]:
+        modules = self.roles.program.modules.values()
+        return [f for index in modules for f, _ in methods_of_models(self.roles, index, _FORWARD)]
 
     def _run_by_all(self) -> dict[cst.FunctionDef, cst.CSTNode]:
         found: dict[cst.FunctionDef, cst.CSTNode] = {}
@@ -131,5 +140,5 @@ class Followed:
 def _bound(code: cst.CSTNode) -> set[str]:
     """The names that a run of a loop's body or of a function binds, but for what loops in it go through."""
     targets = [n for n in walk(code, into_functions=False) if isinstance(n, (cst.Assign, cst.AugAssign))]
-    own = bound_names(code.with_changes(body=cst.IndentedBlock([]))) if isinstance(code, cst.For) else set()
+    own = {n.value for n in targeted(code.target)} if isinstance(code, cst.For) else set[str]()
     return own.union(*map(bound_names, targets))

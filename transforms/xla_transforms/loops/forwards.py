@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from xla_transforms.loops.effects import Effect, Effects
+from xla_transforms.loops.followed import functions_of, methods_of_models
 from xla_transforms.loops.reads import FETCHES, Reads
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
@@ -24,10 +25,7 @@ def functions_called(roles: Roles, function: cst.FunctionDef) -> Iterator[cst.Fu
     """The functions of its own module that a function calls."""
     index = roles.index(function)
     for call in (n for n in walk(function.body) if isinstance(n, cst.Call)):
-        for item in roles.facts(call.func):
-            own = item.kind is Kind.FUNCTION and item.node is not None and roles.index(item.node) is index
-            if own and isinstance(item.node, cst.FunctionDef):
-                yield item.node
+        yield from (f for f in functions_of(roles, call) if roles.index(f) is index)
 
 
 def surely_read(reads: Reads, node: cst.CSTNode, depth: int = 0) -> bool:
@@ -70,7 +68,7 @@ class Forwards:
     def computing(self, index: ModuleIndex) -> dict[cst.FunctionDef, cst.ClassDef]:
         """The functions of a module that its forward passes run, each with a model that does."""
         found: dict[cst.FunctionDef, cst.ClassDef] = {}
-        waiting = list(self._forwards(index))
+        waiting = list(methods_of_models(self.roles, index, ("forward",)))
         while waiting:
             function, owner = waiting.pop()
             if function in found or self.effects.of_function(function) & _TRAINS:
@@ -78,13 +76,6 @@ class Forwards:
             found[function] = owner
             waiting += [(inner, owner) for inner in functions_called(self.roles, function)]
         return found
-
-    def _forwards(self, index: ModuleIndex) -> Iterator[tuple[cst.FunctionDef, cst.ClassDef]]:
-        for owner in index.all(cst.ClassDef):
-            if isinstance(owner, cst.ClassDef) and role_of(self.roles, owner) is Kind.MODEL:
-                for part in owner.body.body:
-                    if isinstance(part, cst.FunctionDef) and part.name.value == "forward":
-                        yield part, owner
 
     def trained(self, owner: cst.ClassDef) -> bool:
         """Whether training runs the forward pass of a model: a call of it leads there, or none is seen."""

@@ -230,13 +230,14 @@ def bound_names(statement: cst.CSTNode) -> set[str]:
         if isinstance(node, (cst.AssignTarget, cst.AugAssign, cst.For)):
             targets = [node.target]
         for target in targets:
-            found |= {n.value for n in _plain(target)}
+            found |= {n.value for n in targeted(target)}
     return found
 
 
-def _plain(target: cst.CSTNode) -> Iterator[cst.Name]:
+def targeted(target: cst.CSTNode) -> Iterator[cst.Name]:
+    """The plain names of what is assigned to."""
     if isinstance(target, cst.Name):
         yield target
     elif isinstance(target, (cst.Tuple, cst.List)):
         for element in target.elements:
-            yield from _plain(element.value)
+            yield from targeted(element.value)
