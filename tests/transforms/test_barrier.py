@@ -146,6 +146,40 @@ def test_an_accumulation_over_an_inner_loop() -> None:
     check(before, after)
 
 
+def test_an_accumulation_whose_inner_loop_is_in_a_helper() -> None:
+    before = """
+        def accumulate(batches):
+            opt.zero_grad()
+            for batch in batches:
+                net(batch).sum().backward()
+
+        def update(batches):
+            accumulate(batches)
+            opt.step()
+
+        while more():
+            update(get())
+            print("done")
+        """
+    after = """
+        def accumulate(batches):
+            opt.zero_grad()
+            for batch in batches:
+                net(batch).sum().backward()
+                torch_xla.sync()
+
+        def update(batches):
+            accumulate(batches)
+            opt.step()
+
+        while more():
+            update(get())
+            torch_xla.sync()
+            print("done")
+        """
+    check(before, after)
+
+
 def test_a_step_inside_a_helper_or_a_method() -> None:
     before = """
         class Runner:

@@ -235,22 +235,23 @@ class Effects:
                 return bool(self.of(outer.body) & Effect.BACKWARD)
         return False
 
-    def _holds_step_loops(self, node: cst.CSTNode, depth: int = 0) -> bool:
+    def _holds_step_loops(self, node: cst.CSTNode) -> bool:
         """Whether step loops run inside: a loop over epochs that also samples once is no step loop."""
-        for inner in walk(node, into_functions=False):
-            if type(inner) in _LOOPS and self.is_step_loop(inner):
-                return True
-            if isinstance(inner, cst.Call) and depth < 3:
-                functions = [f.node for f in self.roles.facts(inner.func) if f.kind is Kind.FUNCTION]
-                bodies = [f.body for f in functions if isinstance(f, cst.FunctionDef)]
-                if any(self._holds_step_loops(body, depth + 1) for body in bodies):
-                    return True
-        return False
+        return any(map(self.is_step_loop, self._loops_within(node)))
 
     def _accumulates(self, body: cst.CSTNode) -> bool:
         """Whether a loop inside goes through micro-batches, whose gradients the step here uses."""
-        inner = [node for node in walk(body, into_functions=False) if type(node) in (cst.For, cst.While)]
-        return any(self.of_loop(loop) & Effect.BACKWARD for loop in inner)
+        return any(self.of_loop(loop) & Effect.BACKWARD for loop in self._loops_within(body))
+
+    def _loops_within(self, node: cst.CSTNode, depth: int = 0) -> Iterator[cst.CSTNode]:
+        """The loops of a piece of code, and of the functions of the program that it calls."""
+        for inner in walk(node, into_functions=False):
+            if type(inner) in _LOOPS:
+                yield inner
+            if isinstance(inner, cst.Call) and depth < _DEPTH:
+                functions = [f.node for f in self.roles.facts(inner.func) if f.kind is Kind.FUNCTION]
+                for function in (f for f in functions if isinstance(f, cst.FunctionDef)):
+                    yield from self._loops_within(function.body, depth + 1)
 
     def _closures(self, body: cst.CSTNode) -> list[cst.FunctionDef]:
         """Functions defined in a loop's own block and handed to an optimizer's step."""
