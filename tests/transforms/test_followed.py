@@ -83,7 +83,7 @@ def test_a_helper_that_only_some_steps_call_has_no_finding() -> None:
 
 
 def test_what_a_helper_reads_in_some_steps_has_no_finding() -> None:
-    code = "def show(step, loss):\n    late = step > 10\n    if {}:\n        return loss.item()\n    return None\n"
+    code = "def show(step, loss):\n    late = step > 10\n    if {}:\n        return loss.item()\n"
     assert found("kept = helpers.show(step, loss)", code.format("True")) == [("helpers.py", "XLA701", 4)]
     for test in ("step % 10 == 0", "late", "is_late(step)"):
         assert found("kept = helpers.show(step, loss)", code.format(test)) == [], test

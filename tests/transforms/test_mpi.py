@@ -65,3 +65,28 @@ def test_the_master_of_mpi_is_the_master() -> None:
     before = BEFORE + "net = make()\n"
     code = launched("if comm.rank == 0:", "    torch.save(net.state_dict(), path)", before=before)
     assert "    xm.save(net.state_dict(), path)\n" in run_only(code, "master_guards", "checkpoints")
+
+
+LOAD = """\
+def load(path):
+    if comm.Get_rank() == 0:
+        comm.bcast(open(path).read())
+        return None
+    return comm.bcast(None)
+
+
+def resume(path):
+    return load(path)
+"""
+
+
+def test_what_all_replicas_call_has_no_finding() -> None:
+    assert findings(launched("state = resume('x')", before=BEFORE + LOAD), "mpi") == []
+
+
+def test_where_the_master_alone_calls_what_sends_it_would_wait() -> None:
+    lines = "if comm.Get_rank() == 0:\n        state = resume('x')"
+    code = launched(lines, before=BEFORE + LOAD)
+    [(rule, line)] = findings(code, "mpi")
+    assert rule == "XLA180"
+    assert "comm.bcast(open" in code.splitlines()[line - 1]

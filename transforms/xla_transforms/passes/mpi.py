@@ -12,6 +12,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import MPI_WORLD
 from xla_transforms.statements import live_calls
 from xla_transforms.tree import has_star, value_of
@@ -32,7 +33,16 @@ LEFT = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-RULES = (TOLD, LEFT)
+ALONE = Rule(
+    "XLA180",
+    "mpi-of-some",
+    "Some replicas alone call a function in which processes tell one another something through mpi4py.",
+    "MPI may send without waiting for who receives; xm.mesh_reduce waits for every replica "
+    "(MPI 4.1, Collective Communication; pytorch/xla v2.9.0, torch_xla/core/xla_model.py, mesh_reduce).",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+RULES = (TOLD, LEFT, ALONE)
 
 _REDUCTIONS = {"mpi4py.MPI.SUM": "sum", "mpi4py.MPI.MAX": "max", "mpi4py.MPI.MIN": "min"}
 _NUMBERS = frozenset({"Get_rank", "Get_size", "Get_name"})
@@ -42,12 +52,37 @@ _SENT = {"bcast": "obj", "allreduce": "sendobj", "allgather": "sendobj"}  # the 
 def run(context: Context) -> None:
     if not context.distributed or context.already_xla:
         return
+    told: dict[cst.FunctionDef | None, cst.Call] = {}
     for call, path in live_calls(context):
         world, _, name = path.rpartition(".")
-        if world == MPI_WORLD and name not in _NUMBERS and not _write(context, call, name):
+        if world != MPI_WORLD or name in _NUMBERS:
+            continue
+        if _write(context, call, name):
+            told.setdefault(context.index.function_of(call), call)
+        else:
             advice = "write xm.mesh_reduce for objects, xm.all_reduce or xm.all_gather for tensors"
             message = f"{name} reaches no other replica: each process is a world of its own to MPI"
             context.plan.report(LEFT, call, message, advice)
+    for function, call in told.items():
+        site = _of_some(context, function) if function is not None else None
+        if site is not None:
+            source = context.roles.index(site).source
+            message = f"some replicas alone come here, by {source.path}:{source.span(site).line}, and wait"
+            context.plan.report(ALONE, call, message, "let all replicas make that call")
+
+
+def _of_some(context: Context, function: cst.FunctionDef) -> cst.Call | None:
+    """A call that some replicas alone make, and that leads to a function."""
+    waiting, seen = [function], {function}
+    while waiting:
+        for site, _ in callers(context.roles, waiting.pop()):
+            if context.replicas.alone.chosen(site):
+                return site
+            outer = context.roles.index(site).function_of(site)
+            if outer is not None and outer not in seen:
+                seen.add(outer)
+                waiting.append(outer)
+    return None
 
 
 def _write(context: Context, call: cst.Call, name: str) -> bool:
