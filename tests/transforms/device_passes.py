@@ -13,5 +13,6 @@ DEVICE = (
     "device_guards",
     "device_options",
     "data_parallel",
+    "wrapper_questions",
     "availability",
 )

@@ -31,7 +31,7 @@ class Branches:
         message: str = "the branch that was taken on CUDA is taken",
     ) -> None:
         """Keep the ways of an ``if`` that its conditions' values leave open, or the one that they take."""
-        ways = self._ways(head)
+        ways = self.ways(head)
         kept = self._kept(ways, value)
         change = self.plan.change(rule, head, message)
         if not kept:
@@ -56,7 +56,8 @@ class Branches:
             for line in behind:
                 change.remove(line)
 
-    def _ways(self, head: cst.If) -> list[cst.If | cst.Else]:
+    def ways(self, head: cst.If) -> list[cst.If | cst.Else]:
+        """An ``if``, the ``elif`` below it, and the ``else``."""
         found: list[cst.If | cst.Else] = [head]
         while isinstance(found[-1], cst.If) and found[-1].orelse is not None:
             found.append(found[-1].orelse)
@@ -78,7 +79,7 @@ class Branches:
 
     def _spell_out(self, change: Planned, head: cst.If, kept: cst.If | cst.Else) -> None:
         """The conditions' bare values, where the lines of the way to keep cannot move."""
-        for way in self._ways(head):
+        for way in self.ways(head):
             if isinstance(way, cst.If):
                 change.wrap(way.test, str(way is kept), brackets=True)
 

@@ -13,7 +13,7 @@ from xla_transforms.grouping import FRAMEWORK
 from xla_transforms.numbered import NUMBERED, numbers_cuda
 from xla_transforms.scopes import Binding, How, ModuleIndex, Parents
 from xla_transforms.source import Source
-from xla_transforms.tree import destination
+from xla_transforms.tree import destination, dotted
 
 
 class Program:
@@ -214,9 +214,22 @@ def _is_package(index: ModuleIndex) -> bool:
 
 
 def _wraps(index: ModuleIndex) -> bool:
+    """Whether a module names the wrapper, other than to import it or to ask whether something is one."""
     name = "DistributedDataParallel"
-    bindings = (b for scope in index.scopes.values() for found in scope.bindings.values() for b in found)
-    return bool(index.attributed(name)) or any(b.name.endswith(f".{name}") for b in bindings)
+    bound = [item for scope in index.scopes.values() for item in scope.bindings.items()]
+    imported = {local for local, bindings in bound if any(b.name.endswith(f".{name}") for b in bindings)}
+    named = [*index.attributed(name), *(n for local in imported for n in index.named(local))]
+    return any(not _only_asked(index, node) for node in named)
+
+
+def _only_asked(index: ModuleIndex, node: cst.CSTNode) -> bool:
+    """Whether a class is named in ``isinstance(x, C)``, ``type(x) is C`` or an import."""
+    around = (a for a in index.ancestors(node) if not isinstance(a, (cst.Attribute, cst.Tuple, cst.Element)))
+    outer = next(around)
+    if isinstance(outer, cst.Arg):
+        call = index.parent(outer)
+        return isinstance(call, cst.Call) and dotted(call.func) == "isinstance"
+    return isinstance(outer, (cst.ComparisonTarget, cst.ImportAlias, cst.AsName))
 
 
 def concerns(text: str) -> bool:

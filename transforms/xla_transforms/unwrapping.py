@@ -8,7 +8,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.plan import Planned
 from xla_transforms.statements import write_part
-from xla_transforms.tree import same, string_value, value_of
+from xla_transforms.tree import same, value_of
 from xla_transforms.wrappers import Wrappers
 
 
@@ -46,26 +46,5 @@ def unwrap_modules(context: Context, wrappers: Wrappers, rule: Rule) -> None:
             if choice is not None and context.plan.claims(choice):  # of a model that has two wrappers
                 continue
             change = context.plan.change(rule, node, "the model is no longer wrapped")
-            if isinstance(choice, cst.IfExp) and _either(context, choice, node, wrappers):
-                write_part(context, change, choice, choice.orelse)
-            else:
-                write_part(context, change, node, node.value)
+            write_part(context, change, node, node.value)
 
-
-def _either(context: Context, choice: cst.IfExp, node: cst.Attribute, wrappers: Wrappers) -> bool:
-    """``model.module if hasattr(model, "module") else model``."""
-    model = node.value
-    alike = choice.body is node and same(choice.orelse, model)
-    return alike and _asks_for_wrapper(context, choice.test, model, wrappers)
-
-
-def _asks_for_wrapper(
-    context: Context, test: cst.BaseExpression, base: cst.BaseExpression, wrappers: Wrappers
-) -> bool:
-    """``hasattr(model, "module")`` or ``isinstance(model, nn.DataParallel)``."""
-    if not isinstance(test, cst.Call) or len(test.args) != 2 or not same(test.args[0].value, base):
-        return False
-    path, second = context.roles.path(test.func), test.args[1].value
-    if path == "builtins.hasattr":
-        return string_value(second) == "module"
-    return path == "builtins.isinstance" and context.roles.path(second) in wrappers.paths

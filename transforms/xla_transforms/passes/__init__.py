@@ -114,6 +114,7 @@ from xla_transforms.passes import (
     wrapped_inputs,
     wrapper_keys,
     wrapper_options,
+    wrapper_questions,
 )
 
 PASSES: tuple[ModuleType, ...] = (
@@ -215,6 +216,7 @@ PASSES: tuple[ModuleType, ...] = (
     trainer_use,
     trainer_entry,
     sagemaker_jobs,
+    wrapper_questions,
     availability,
     same_ways,
     gpu_tools,
