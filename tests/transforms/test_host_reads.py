@@ -229,6 +229,12 @@ def test_what_reads_many_values_in_each_step_has_it_run_before() -> None:
     assert "    torch_xla.sync()\n    for name, value in model.named_parameters():\n" in code
 
 
+def test_behind_a_barrier_of_the_script_itself_a_guarded_read_gets_no_other() -> None:
+    shown = "if i % 9 == 0:\n    torch.cuda.synchronize()\n    check(float(out.sum()))\n"
+    code = run_only(loop(shown), "cuda_utilities", *PASSES)
+    assert "        torch_xla.sync(wait=True)\n        check(float(out.sum()))" in code
+
+
 def test_a_loop_of_micro_batches_that_reads_gets_none() -> None:
     micro = "for part in x:\n        out = model(part)\n        check(float(out.sum()))\n"
     micro += "        out.sum().backward()\n"

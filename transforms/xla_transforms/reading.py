@@ -54,7 +54,9 @@ _TRAINS = Effect.BACKWARD | Effect.STEP
 
 
 def barrier(context: Context, line: cst.CSTNode) -> None:
-    """Let the step run before a statement that reads what it gives."""
+    """Let the step run before a statement that reads what it gives, where nothing did just before."""
+    if context.loops.settled(line):
+        return
     change = context.plan.change(GUARDED, line, "the step runs before its values are read")
     if context.distributed:
         line = Guards(context).place_for_all(line)
