@@ -485,6 +485,22 @@ def test_a_value_that_the_master_shows_is_read_by_all() -> None:
     ]
 
 
+def test_what_the_master_computes_without_gradients_all_replicas_compute_so() -> None:
+    opened = "    with torch.no_grad(), open(path) as log:"
+    assert read("if rank == 0:", opened, "        show(model(x).cpu())") == [
+        "with torch.no_grad():",
+        "    model_value = model(x).cpu()",
+        "if rank == 0:",
+        "    with torch.no_grad(), open(path) as log:",
+        "        show(model_value)",
+    ]
+
+
+def test_what_is_computed_already_is_read_as_it_is() -> None:
+    opened = "    with torch.no_grad(), open(path) as log:"
+    assert read("if rank == 0:", opened, "        log.write(norm.item())")[:2] == ["norm_value = norm.item()", "if rank == 0:"]
+
+
 def test_a_value_is_read_when_the_condition_asks_for_it() -> None:
     assert read("if rank == 0 and epoch % 5 == 0:", "    print(epoch)", "    print(norm.item())") == [
         "if epoch % 5 == 0:",

@@ -22,6 +22,7 @@ from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import is_option
 from xla_transforms.tree import LOOPS, body_of, method, receiver, walk
 
+_MODES = frozenset({"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast"})
 _LOOSE = (cst.BooleanOperation, cst.IfExp, cst.NamedExpr, cst.Lambda)
 
 
@@ -233,6 +234,24 @@ class Hoists:
                 return False
         names = {n.value for n in walk(node) if isinstance(n, cst.Name)}
         return not names & bound and "\n" not in self.source.code(node)
+
+    def mode(self, read: cst.BaseExpression, statements: Sequence[cst.CSTNode]) -> str:
+        """The context managers within some statements that say how what is read is computed."""
+        tensor = self.reads.fetched(read)
+        if tensor is not None and self.reads.plain(tensor) and method(read) not in ("cpu", "numpy"):
+            return ""
+        items: list[str] = []
+        for outer in self.context.index.ancestors(read):
+            if isinstance(outer, cst.With):
+                given = [item.item for item in outer.items]
+                items[:0] = [self.text(one) for one in given if self._computes(one)]
+            if outer in statements:
+                break
+        return ", ".join(items)
+
+    def _computes(self, manager: cst.BaseExpression) -> bool:
+        called = manager.func if isinstance(manager, cst.Call) else manager
+        return self.context.roles.path(called).rpartition(".")[2] in _MODES
 
     def name(self, node: cst.BaseExpression, taken: set[str]) -> str:
         """``total_value`` for ``total.item()``."""

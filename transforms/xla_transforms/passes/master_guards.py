@@ -216,12 +216,15 @@ class _Hoisting:
             if not pieces or not free or not all(self.hoists.plain(node, bound) for node, _ in pieces):
                 self._report(read)
                 continue
+            mode = self.hoists.mode(read, statements)
             for node, text in pieces:
                 change = self.context.plan.change(READ, node, "every replica reads, the master shows")
                 if text not in names:
                     names[text] = self.hoists.name(node, self._taken)
                     self._taken.add(names[text])
-                    change.before(above, f"{names[text]} = {text}")
+                    line = f"{names[text]} = {text}"
+                    indent = self.context.index.source.indent
+                    change.before(above, *([f"with {mode}:", indent + line] if mode else [line]))
                 change.replace(node, names[text])
 
     def _report(self, read: cst.BaseExpression) -> None:
