@@ -498,7 +498,8 @@ def test_what_the_master_computes_without_gradients_all_replicas_compute_so() ->
 
 def test_what_is_computed_already_is_read_as_it_is() -> None:
     opened = "    with torch.no_grad(), open(path) as log:"
-    assert read("if rank == 0:", opened, "        log.write(norm.item())")[:2] == ["norm_value = norm.item()", "if rank == 0:"]
+    lines = read("if rank == 0:", opened, "        log.write(norm.item())")
+    assert lines[:2] == ["norm_value = norm.item()", "if rank == 0:"]
 
 
 def test_a_value_is_read_when_the_condition_asks_for_it() -> None:

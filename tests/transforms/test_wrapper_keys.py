@@ -59,3 +59,24 @@ def test_keys_of_data_parallel() -> None:
     made = "import torch\n\nmodel = torch.nn.DataParallel(torch.nn.Linear(4, 1)).cuda()\n"
     code = made + "\n".join((*SAVE, *LOAD, *ASKS[0])) + "\n"
     assert [found for found, _ in findings(code, "wrapper_keys")] == ["XLA124"]
+
+
+ITEMS = "kept = {{{}: v for k, v in torch.load('b.pt').items()}}  # without module."
+CHOSEN = ITEMS.replace("items()", "items() if k.startswith('module.')")
+KEYS = ("k[7:] if k.startswith('module.') else k", "k[6:]", "k[7:9]", "k.replace('module.', '')", "name[7:]")
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_other_cuts_are_not_told(key: str) -> None:
+    assert told(*SAVE, ITEMS.format(key)) == []
+
+
+def test_names_that_lose_what_was_the_prefix_are_told() -> None:
+    assert told(*SAVE, ITEMS.format("k[7:]")) == ["XLA124"]
+    assert told(*SAVE, CHOSEN.format("k[7:]")) == ["XLA124"]
+    assert told("torch.save(model.module.state_dict(), 'a.pt')", ITEMS.format("k[7:]")) == []
+
+
+def test_names_that_a_loop_cuts_are_told() -> None:
+    lines = ("kept = {}", "for k, v in torch.load('b.pt').items():", "    kept[k[7:]] = v  # without module.")
+    assert told(*SAVE, *lines) == ["XLA124"]

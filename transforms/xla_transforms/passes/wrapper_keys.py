@@ -13,7 +13,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles.catalog import DATA_PARALLEL, DISTRIBUTED_DATA_PARALLEL
-from xla_transforms.tree import argument, method, receiver, same, string_value, walk
+from xla_transforms.tree import argument, method, number_value, receiver, same, string_value, walk
 from xla_transforms.wrappers import Wrappers
 
 KEYS = Rule(
@@ -51,10 +51,33 @@ def _asked(context: Context) -> Iterator[tuple[cst.CSTNode, str]]:
         assert isinstance(call, cst.Call)
         if method(call) == "startswith" and _needed(context, call):
             yield call, "keys are chosen by the prefix 'module.'"
+    for cut in context.index.all(cst.Subscript):
+        assert isinstance(cut, cst.Subscript)
+        if _cuts(cut) and _is_key(context, cut.value) and not _asked_before(context, cut):
+            yield cut, f"the first {len(_PREFIX)} letters of keys are cut off, which was 'module.'"
     for added in context.index.all(cst.BinaryOperation):
         assert isinstance(added, cst.BinaryOperation)
         if isinstance(added.operator, cst.Add) and _prefixed(added.left):
             yield added, "keys are given the prefix 'module.'"
+
+
+def _cuts(node: cst.Subscript) -> bool:
+    """Whether a text is taken from behind the length of the prefix on: ``key[7:]``."""
+    part = node.slice[0].slice if len(node.slice) == 1 else None
+    behind = isinstance(part, cst.Slice) and part.upper is None and part.step is None
+    return behind and isinstance(part, cst.Slice) and number_value(part.lower) == len(_PREFIX)
+
+
+def _is_key(context: Context, node: cst.BaseExpression) -> bool:
+    """Whether a variable goes through the keys of a mapping."""
+    bindings = context.roles.bindings(node) if isinstance(node, cst.Name) else []
+    return bool(bindings) and all(method(b.value) in ("items", "keys") for b in bindings)
+
+
+def _asked_before(context: Context, node: cst.CSTNode) -> bool:
+    """Whether a choice around a node asks how a text begins."""
+    around = (a.test for a in context.index.ancestors(node) if isinstance(a, (cst.If, cst.IfExp)))
+    return any(method(part) == "startswith" for test in around for part in walk(test))
 
 
 def _prefixed(node: cst.CSTNode | None) -> bool:
