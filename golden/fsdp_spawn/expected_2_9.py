@@ -51,7 +51,7 @@ def train(args, model, rank, train_loader, optimizer, epoch, sampler=None):
         loss = F.nll_loss(output, target, reduction="sum")
         loss.backward()
         optimizer.step()
-        ddp_loss[0] += loss.item()
+        ddp_loss[0] += loss.detach()
         ddp_loss[1] += len(data)
 
     xm.all_reduce("sum", [ddp_loss])
@@ -66,9 +66,9 @@ def test(model, rank, test_loader):
     with torch.no_grad():
         for data, target in test_loader:
             output = model(data)
-            ddp_loss[0] += F.nll_loss(output, target, reduction="sum").item()
+            ddp_loss[0] += F.nll_loss(output, target, reduction="sum")
             pred = output.argmax(dim=1, keepdim=True)
-            ddp_loss[1] += pred.eq(target.view_as(pred)).sum().item()
+            ddp_loss[1] += pred.eq(target.view_as(pred)).sum()
             ddp_loss[2] += len(data)
 
     xm.all_reduce("sum", [ddp_loss])

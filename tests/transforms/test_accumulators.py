@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent, indent
 
 import pytest
-from helpers import check_noop, check_transformed, run_only
+from helpers import check_noop, check_transformed, findings, run_only
 
 HEAD = """\
 import torch
@@ -187,3 +187,43 @@ def test_where_a_flag_may_choose_the_cpu_values_are_listed_as_tensors() -> None:
 @pytest.mark.parametrize("operator", ["+", "*"])
 def test_added_to_host_numbers(operator: str) -> None:
     check(f"total += loss.item() {operator} len(x)", f"total += loss.detach() {operator} len(x)")
+
+
+ON_DEVICE = "totals = torch.zeros(2).cuda()"
+
+
+@pytest.mark.parametrize(
+    ("line", "start"),
+    [
+        ("totals[0] += loss.item()", "totals = [0.0, 0.0]"),
+        ("totals[0] += loss.item()", "totals = torch.zeros(2)"),
+        ("totals[0] *= loss.item()", ON_DEVICE),
+        ("totals[0] = loss.item()", ON_DEVICE),
+        ("totals[0] += y[0].item()", ON_DEVICE),
+        ("totals[0] += out.sum(1).item()", ON_DEVICE),
+        ("totals[0] += F.mse_loss(out, y, reduction='none').item()", ON_DEVICE),
+        ("totals[0] += F.mse_loss(out, y, **options).item()", ON_DEVICE),
+        ("totals[0] += loss.item() + y[0].item()", ON_DEVICE),
+    ],
+)
+def test_what_may_have_another_shape_is_read_before_it_is_added(line: str, start: str) -> None:
+    check_noop(loop(line + "\n", start=start, end="print(totals)"), "accumulators")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("loss.item()", "loss.detach()"),
+        ("loss.item() * len(x)", "loss.detach() * len(x)"),
+        ("float(loss)", "loss.detach()"),
+        ("(loss / 2).item()", "(loss / 2).detach()"),
+        ("criterion(out, y).item()", "criterion(out, y).detach()"),
+        ("(out.argmax(1) == y).sum().item()", "(out.argmax(1) == y).sum()"),
+        ("F.mse_loss(out, y, reduction='sum').item()", "F.mse_loss(out, y, reduction='sum').detach()"),
+    ],
+)
+def test_a_sum_in_a_tensor_of_the_device_takes_the_tensor(value: str, expected: str) -> None:
+    start = ON_DEVICE + "\ncriterion = torch.nn.CrossEntropyLoss()"
+    native = loop(f"totals[0] += {value}\n", start=start, end="print(totals)")
+    assert run_only(native, "accumulators") == native.replace(value, expected)
+    assert "XLA701" not in [code for code, _ in findings(native, "accumulators", "host_reads")]

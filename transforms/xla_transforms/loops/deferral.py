@@ -35,6 +35,7 @@ class Deferral:
         self.units = self.parts.found
         self._sums = Sums(self.roles, self.reads)
         self.value_function = self._sums.value_function
+        self.into_tensor = self._sums.into_tensor
         self.sums: dict[str, Sum] = {}
         self.deferred: dict[str, Unit] = {}
         self.moved: set[Unit] = set()

@@ -11,7 +11,7 @@ from xla_transforms.loops.units import Unit
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.scopes import Binding, How
-from xla_transforms.tree import method, number_value, receiver, same, walk
+from xla_transforms.tree import has_star, method, number_value, receiver, same, string_value, value_of, walk
 
 _LOGICAL = frozenset(
     {
@@ -35,6 +35,22 @@ _VIEWS = frozenset(
 _FLOATS = frozenset(
     {"mean", "float", "norm", "std", "var", "sigmoid", "softmax", "double", "half", "sqrt", "log"}
 )
+_LOSSES = frozenset(
+    f"torch.nn.functional.{name}"
+    for name in (
+        "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
+        "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
+    )
+)  # fmt: skip
+_LOSS_MODULES = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss",
+        "BCEWithLogitsLoss", "KLDivLoss",
+    )
+)  # fmt: skip
+_KEPT = frozenset({"detach", "float", "double", "cpu", "clone", "data"})  # as many values as before
+_DEPTH = 4
 _INTEGERS = frozenset({"long", "int", "argmax", "argmin", "argsort", "multinomial", "randperm"})
 
 
@@ -84,6 +100,51 @@ class Sums:
         made = [f for f in self.roles.facts(base) if f.kind is not Kind.NONE]
         lists = all(f.kind is Kind.SEQUENCE and isinstance(f.node, cst.List) for f in made)
         return (base, small.value.args[0].value) if made and lists else None
+
+    def into_tensor(self, statement: cst.CSTNode) -> list[cst.Call]:
+        """The reads in what is added to a tensor of the device, which takes the tensors themselves as well.
+
+        ``totals[0] += loss.item()``: in place, so that they must be single values.
+        """
+        alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
+        small = statement.body[0] if alone and isinstance(statement, cst.SimpleStatementLine) else None
+        if not isinstance(small, cst.AugAssign) or not isinstance(small.target, cst.Subscript):
+            return []
+        into = small.target.value
+        additive = isinstance(small.operator, (cst.AddAssign, cst.SubtractAssign))
+        if not additive or not self.reads.on_device(into) or self.roles.kinds(into) != {Kind.TENSOR}:
+            return []
+        found = self.leaves(small.value, set()) or []
+        return found if all(self._single(self.value_read(leaf)) for leaf in found) else []
+
+    def _single(self, node: cst.BaseExpression | None, depth: int = 0) -> bool:
+        """Whether a tensor surely has no dimension: a mean, a sum, a loss that is one."""
+        if isinstance(node, cst.Name):
+            bindings = self.roles.bindings(node) if depth < _DEPTH else []
+            plain = bool(bindings) and all(b.how is How.ASSIGN and not b.path for b in bindings)
+            return plain and all(self._single(b.value, depth + 1) for b in bindings)
+        if isinstance(node, cst.BinaryOperation):
+            sides = (node.left, node.right)
+            return all(number_value(side) is not None or self._single(side, depth) for side in sides)
+        if not isinstance(node, cst.Call):
+            return False
+        if method(node) in _KEPT and not node.args:
+            return self._single(receiver(node), depth)
+        path, base = self.roles.path(node.func), receiver(node)
+        if method(node) in ("mean", "sum") and not path:
+            return not node.args and base is not None and self.reads.may_be_device(base, "item")
+        made = [node] if path in _LOSSES else [f.node for f in self.roles.facts(node.func)]
+        return bool(made) and all(self._is_loss(call) for call in made)
+
+    def _is_loss(self, made: cst.CSTNode | None) -> bool:
+        """Whether a call gives a loss of one value, or makes the module that does."""
+        if not isinstance(made, cst.Call) or has_star(made):
+            return False
+        path, reduction = self.roles.path(made.func), value_of(made, "reduction")
+        single = string_value(reduction) in ("mean", "sum")
+        kept = reduction is None and value_of(made, "reduce") is None
+        positional = [arg for arg in made.args if arg.keyword is None]
+        return path in _LOSSES | _LOSS_MODULES and (kept or single) and len(positional) <= 2
 
     def leaves(self, node: cst.BaseExpression, deferred: set[str]) -> list[cst.Call] | None:
         """The reads in an addend that is arithmetic over reads, deferred values and host numbers."""

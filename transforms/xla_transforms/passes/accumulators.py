@@ -28,7 +28,13 @@ VALUE = Rule(
     "A value that is only shown or summed later stays a tensor until then.",
     "item() in the middle of a step cuts its graph in two (pytorch/xla recompilation guide).",
 )
-RULES = (SUM, VALUE)
+ADDED = Rule(
+    "XLA715",
+    "sum-in-tensor",
+    "What is added to a tensor of the device is added as the tensor that it is.",
+    "item() before it runs the step in two executions and makes the host wait (pytorch/xla#2231).",
+)
+RULES = (SUM, VALUE, ADDED)
 
 _GRADLESS = ("torch.no_grad", "torch.inference_mode")
 _LOW = frozenset({"half", "bfloat16", "float16"})
@@ -49,6 +55,10 @@ def _defer(context: Context, deferral: Deferral) -> None:
         change = context.plan.change(VALUE, unit.statement, "the value is read where it is shown")
         if deferral.tensor_of(deferral.value_of(unit)) is not None:
             _keep_tensor(context, change, deferral, deferral.value_of(unit), widen=False)
+    for unit in deferral.left:
+        for read in deferral.into_tensor(unit.statement):
+            change = context.plan.change(ADDED, read, "the sum is a tensor of the device already")
+            _keep_tensor(context, change, deferral, read, widen=False)
     for function in deferral.functions:
         _give_back_tensor(context, deferral, function)
 

@@ -115,7 +115,7 @@ def _restore(context: Context, deferral: Deferral) -> None:
 def _report(context: Context, deferral: Deferral, unit: Unit) -> None:
     code = context.index.source.code
     branch = not unit.whole or context.loops.effects.of(unit.statement)
-    for read in unit.reads:
+    for read in (r for r in unit.reads if context.plan.free(r)):
         text = " ".join(code(read).split())
         text = text if len(text) <= 60 else text[:57] + "..."
         if branch and isinstance(unit.statement, (cst.If, cst.While, cst.Assert)):
