@@ -390,3 +390,24 @@ def test_a_save_by_another_name_is_written_as_one() -> None:
 )
 def test_a_save_that_is_handed_on_is_reported(line: str) -> None:
     assert findings(HEAD + line + "\n", *BOTH) == [("XLA804", HEAD.count("\n") + 1)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("buffer = io.BytesIO()", "torch.save(state, buffer)"),
+        ("with tempfile.NamedTemporaryFile() as f:", "    torch.save(state, f.name)"),
+        ('torch.save(state, os.path.join(tempfile.mkdtemp(), "a.pt"))',),
+    ],
+)
+def test_each_replica_writes_a_file_that_the_others_do_not_know(lines: tuple[str, ...]) -> None:
+    code = launched("state = make()", *lines, before="import io\nimport os\nimport tempfile\n")
+    text = run_only(code, "checkpoints")
+    assert ", master_only=False)" in text
+
+
+def test_what_a_data_set_saves_in_the_processes_of_a_loader_stays() -> None:
+    data = "class Data(torch.utils.data.Dataset):\n    def __getitem__(self, i):\n        spec = work(i)\n"
+    code = f'{HEAD}{data}        torch.save(spec, f"{{i}}.pt")\n        return spec\n'
+    check_noop(code, "checkpoints")
+    assert "xm.save(spec" in run_only(code.replace("torch.utils.data.Dataset", "Other"), "checkpoints")

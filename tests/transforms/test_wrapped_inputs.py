@@ -62,3 +62,26 @@ def test_batches_that_stay_on_the_cpu_are_moved_for_the_model() -> None:
         "for x, y in loader:\n    print(x.numpy())\n    out = net(x)\n"
     )
     assert "    out = net(x.to(torch_xla.device()))\n" in migrate(code).code
+
+
+LISTS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+net = nn.DataParallel(nn.Linear(4, 2)).cuda()
+for crops in DataLoader(data, batch_size=8):
+    print({})
+    out = net(crops)
+"""
+
+
+@pytest.mark.parametrize("shown", ["len(crops)", "crops[0].size(0)", "crops"])
+def test_what_may_be_a_list_is_moved_with_all_that_it_holds(shown: str) -> None:
+    code = run_only(LISTS.format(shown), "wrapped_inputs")
+    assert "    out = net(xm.send_cpu_data_to_device([crops], torch_xla.device())[0])\n" in code
+
+
+@pytest.mark.parametrize("shown", ["crops.size(0)", "crops.shape", "crops.mean()"])
+def test_what_is_used_as_a_tensor_is_moved_as_one(shown: str) -> None:
+    assert "    out = net(crops.to(torch_xla.device()))\n" in run_only(LISTS.format(shown), "wrapped_inputs")

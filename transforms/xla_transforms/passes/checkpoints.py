@@ -11,6 +11,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
+from xla_transforms.roles.classes import role_of
 from xla_transforms.saves import Saved, holds_tuple, saved_by
 from xla_transforms.statements import live_calls, migrating
 from xla_transforms.tree import method, receiver, value_of, walk
@@ -94,6 +95,8 @@ def _handed_on(context: Context, node: cst.BaseExpression) -> bool:
 
 
 def _save(context: Context, call: cst.Call) -> None:
+    if _loads_data(context, call):
+        return
     saved = saved_by(context.roles, call)
     if saved is Saved.MODULE:
         advice = "save model.state_dict() instead, and load it into a new model"
@@ -107,6 +110,13 @@ def _save(context: Context, call: cst.Call) -> None:
             context.plan.report(WAITS, call, "one replica alone reaches this save", advice)
         else:
             _write(context, call)
+
+
+def _loads_data(context: Context, call: cst.Call) -> bool:
+    """Whether a data set saves what it prepared: on the host, in the processes of a loader, which have no
+    device."""
+    owner = context.index.class_of(call)
+    return isinstance(owner, cst.ClassDef) and role_of(context.roles, owner) is Kind.DATASET
 
 
 def _reached_alone(context: Context, call: cst.Call) -> bool:

@@ -1,7 +1,9 @@
 """Tensors of the CPU that a wrapped model was given: the wrapper brought them to its device.
 
-Without it the call does. Source: pytorch v2.9, ``torch/nn/parallel/data_parallel.py``, ``scatter``, and
-``distributed.py``, ``_pre_forward``: with ``device_ids`` the inputs are moved.
+Without it the call does. A part of a batch may be a list, or a dictionary: the wrapper looks into those.
+Source: pytorch v2.9, ``torch/nn/parallel/data_parallel.py``, ``scatter``, and ``distributed.py``,
+``_pre_forward``: with ``device_ids`` the inputs are moved; pytorch/xla v2.9.0, ``xla_model.py``,
+``send_cpu_data_to_device``, which gives a list for a single tensor.
 """
 
 from __future__ import annotations
@@ -24,6 +26,12 @@ SENT = Rule(
 RULES = (SENT,)
 
 _ON_HOST = ("host", "batch")
+_OF_TENSORS = frozenset(
+    {
+        "to", "cuda", "cpu", "numpy", "size", "dim", "ndim", "shape", "dtype", "numel", "view", "reshape",
+        "float", "long", "half", "unsqueeze", "squeeze", "permute", "transpose", "contiguous", "mean", "sum",
+    }
+)  # fmt: skip
 
 
 def run(context: Context) -> None:
@@ -41,7 +49,11 @@ def run(context: Context) -> None:
                 continue
             if context.plan.free(arg.value):
                 change = context.plan.change(SENT, arg.value, "the wrapper brought it to the device")
-                change.wrap(arg.value, f"{{0}}.to({device_here(context, arg.value, change)})")
+                device = device_here(context, arg.value, change)
+                if _has_to(context, arg.value):
+                    change.wrap(arg.value, f"{{0}}.to({device})")
+                else:
+                    change.wrap(arg.value, change.spell(context.target.send).replace("{1}", device))
 
 
 def _place(context: Context, value: cst.BaseExpression) -> str:
@@ -50,3 +62,13 @@ def _place(context: Context, value: cst.BaseExpression) -> str:
     places = {fact.detail for fact in facts if fact.kind is Kind.TENSOR}
     plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
     return places.pop() if plain and len(places) == 1 and len(facts) == 1 else ""
+
+
+def _has_to(context: Context, value: cst.BaseExpression) -> bool:
+    """Whether a value has a ``to()``: what torch made, and a part of a batch that is used as a tensor."""
+    if _place(context, value) == "host":
+        return True
+    if not isinstance(value, cst.Name):
+        return False
+    scope = context.index.scope_of(value).owner(value.value)
+    return not _OF_TENSORS.isdisjoint(context.index.uses.get((scope, value.value), ()))

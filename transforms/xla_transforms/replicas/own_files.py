@@ -1,4 +1,4 @@
-"""Files that each process writes for itself: the rank is a part of their path."""
+"""Files that each process writes for itself: the rank is a part of their path, or they have none."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from xla_transforms.tree import value_of, walk
 if TYPE_CHECKING:
     from xla_transforms.replicas import Replicas
 
+_UNSHARED = ("io.BytesIO", "tempfile.")
+
 
 class OwnFiles:
     """Answers it for the paths of one program."""
@@ -23,7 +25,7 @@ class OwnFiles:
         self.replicas, self.roles = replicas, replicas.roles
 
     def named(self, path: cst.CSTNode) -> bool:
-        """Whether the rank of a process is a part of a path, in sight."""
+        """Whether the rank of a process is a part of a path, in sight; or it is one of a temporary file."""
         return self._named(path, set())
 
     def _named(self, path: cst.CSTNode, seen: set[int]) -> bool:
@@ -33,11 +35,15 @@ class OwnFiles:
         for node in walk(path):
             if not isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
                 continue
-            if self.replicas.number(node) in PLACES:
+            if self.replicas.number(node) in PLACES or self._unshared(node):
                 return True
             if any(self._named(value, seen) for value in self._values(node)):
                 return True
         return False
+
+    def _unshared(self, node: cst.CSTNode) -> bool:
+        """Whether a call makes a file that no other process knows."""
+        return isinstance(node, cst.Call) and self.roles.path(node.func).startswith(_UNSHARED)
 
     def _values(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """What is given to a variable, an attribute or a parameter."""
@@ -48,7 +54,7 @@ class OwnFiles:
         for binding in bindings:
             if binding.how is How.PARAMETER:
                 yield from self._given(binding)
-            elif binding.how in (How.ASSIGN, How.AUGMENT) and binding.piece is not None:
+            elif binding.how in (How.ASSIGN, How.AUGMENT, How.ENTER) and binding.piece is not None:
                 yield binding.piece
 
     def _given(self, binding: Binding) -> Iterator[cst.CSTNode]:

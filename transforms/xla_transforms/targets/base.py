@@ -87,6 +87,7 @@ class Target:
     rendezvous: Spelling  # waits for all replicas; "{0}" is a tag
     reduce_gradients: Spelling  # "{0}" is the optimizer
     broadcast_master_param: Spelling  # "{0}" is the model
+    send: Spelling  # brings the tensors in "{0}", whatever holds them, to the device "{1}"
     all_reduce: Spelling  # called with the kind of reduction and a list of tensors, which change in place
     all_gather: Spelling  # "{0}" is a tensor; gives those of all replicas, joined in the first dimension
     broadcast: Spelling  # called with a list of tensors, which change in place, and the sender's ordinal

@@ -62,6 +62,7 @@ TORCH_XLA_2_9 = Target(
     rendezvous=Spelling(XM, "{m}.rendezvous({0})"),
     reduce_gradients=Spelling(XM, "{m}.reduce_gradients({0})"),
     broadcast_master_param=Spelling(XM, "{m}.broadcast_master_param({0})"),
+    send=Spelling(XM, "{m}.send_cpu_data_to_device([{0}], {1})[0]"),
     all_reduce=Spelling(XM, "{m}.all_reduce"),
     all_gather=Spelling(XM, "{m}.all_gather({0})"),
     broadcast=Spelling(XM, "{m}.collective_broadcast"),
