@@ -90,3 +90,24 @@ def test_who_starts_the_processes_depends_on_the_target() -> None:
     code = 'import os\nos.system("torchrun train.py")\n'
     (found,) = migrate(code, settings=Settings(target="2.1")).findings
     assert "xmp.spawn" in found.advice
+
+
+STARTS = """\
+import subprocess
+import sys
+import torch
+
+gpus = torch.cuda.device_count()
+print(torch.cuda.get_device_name(0))
+for rank in range({}):
+    subprocess.Popen([sys.executable, *sys.argv[1:], f"--rank={{rank}}"])
+"""
+
+
+@pytest.mark.parametrize("count", ["gpus", "torch.cuda.device_count()"])
+def test_a_command_that_starts_a_process_for_each_gpu_is_told(count: str) -> None:
+    assert findings(STARTS.format(count), "gpu_tools") == [("XLA209", 8)]
+
+
+def test_a_command_that_starts_other_processes_is_not_told() -> None:
+    assert findings(STARTS.format("4"), "gpu_tools") == []

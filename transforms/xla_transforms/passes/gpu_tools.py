@@ -13,6 +13,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
+from xla_transforms.roles.ranks import COUNTS
 from xla_transforms.statements import migrating, path_of
 from xla_transforms.tree import string_value, value_of, walk
 
@@ -77,7 +78,11 @@ _PROFILERS = ("torch.autograd.profiler.profile", "torch.autograd.profiler_legacy
 def run(context: Context) -> None:
     if context.frameworks.engine is not None:
         return
-    started = {text for call in _starting(context) for text in _commands(context, call)}
+    starting = _starting(context)
+    started = {text for call in starting for text in _commands(context, call)}
+    for call in (c for c in starting if _for_each_gpu(context, c)):
+        advice = _PYTHON.replace("{starter}", context.target.starter)
+        context.plan.report(COMMAND, call, "a command starts a process for each GPU", advice)
     if not migrating(context):
         return
     for text in context.index.all(cst.SimpleString):
@@ -110,6 +115,17 @@ def _left(context: Context, node: cst.CSTNode) -> bool:
 def _starting(context: Context) -> list[cst.Call]:
     """The calls that start other programs."""
     return [c for c, path in context.reached if path.startswith(_STARTS) and not context.plan.taken(c)]
+
+
+def _for_each_gpu(context: Context, call: cst.Call) -> bool:
+    """Whether a loop around a call counts the GPUs: ``for rank in range(torch.cuda.device_count())``."""
+    for loop in (a for a in context.index.ancestors(call) if isinstance(a, cst.For)):
+        counted = value_of(loop.iter, "stop", 0) if isinstance(loop.iter, cst.Call) else None
+        named = context.roles.bindings(counted) if isinstance(counted, cst.Name) else []
+        values = [counted, *(b.value for b in named)]
+        if any(isinstance(v, cst.Call) and context.roles.path(v.func) in COUNTS for v in values):
+            return True
+    return False
 
 
 def _commands(context: Context, call: cst.Call) -> list[cst.CSTNode]:
