@@ -160,6 +160,19 @@ def test_a_guarded_import_and_a_choice_of_two_ways() -> None:
     assert "ImportError" not in text
 
 
+def test_a_guard_that_imports_and_switches_on_goes() -> None:
+    start = f"{OPTIONS}if args.half:\n    {IMPORT}    {START}"
+    text = becomes(script(start, head=""), DONE.format(", enabled=args.half"))
+    assert "if args.half" not in text
+    assert "amp" not in text.replace("torch_xla.amp", "")
+
+
+def test_a_guard_that_imports_what_is_still_read_stays() -> None:
+    start = f"{OPTIONS}if args.half:\n    from apex import amp, parallel\n    {START}"
+    text = migrate(script(start, head="") + "parallel.use(net)\n", *PASSES).code
+    assert "if args.half:\n    from apex import parallel\n" in text
+
+
 def test_a_choice_whose_other_way_does_more_keeps_it() -> None:
     more = GUARDED.replace("        loss.backward()\n", "        loss.backward()\n        seen += 1\n")
     plain = "        loss.backward()\n"

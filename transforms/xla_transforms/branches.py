@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from xla_transforms.cleanup import removable
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.plan import Piece, Planned, Render
+from xla_transforms.scopes import How
 from xla_transforms.tree import body_of, walk
 
 # What changes a function by being in it, reached or not.
@@ -209,7 +211,18 @@ class Branches:
     def _gone(self, line: cst.CSTNode, gone: set[cst.CSTNode]) -> bool:
         if line in gone:
             return True
-        return isinstance(line, cst.SimpleStatementLine) and all(s in gone for s in line.body)
+        smalls = line.body if isinstance(line, cst.SimpleStatementLine) else ()
+        return bool(smalls) and all(small in gone or self._spent(small) for small in smalls)
+
+    def _spent(self, small: cst.CSTNode) -> bool:
+        """Whether an import brings names of CUDA alone that nothing reads any more: it goes in the end."""
+        if not isinstance(small, (cst.Import, cst.ImportFrom)):
+            return False
+        index = self.context.index
+        bound = [(name, b) for s in index.scopes.values() for name, bs in s.bindings.items() for b in bs]
+        ours = [(name, b.name) for name, b in bound if b.how is How.IMPORT and b.statement is small]
+        uses = [n for name, _ in ours for n in index.named(name) if not index.within(n, small)]
+        return bool(uses) and all(removable(path) for _, path in ours) and all(map(self.plan.taken, uses))
 
     def _harmless(self, test: cst.BaseExpression) -> bool:
         """Whether asking a condition changes nothing: no call but those that only look."""

@@ -40,7 +40,7 @@ def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()
         for scope in index.scopes.values()
         for name, bindings in scope.bindings.items()
         for binding in bindings
-        if binding.how is How.IMPORT and _removable(binding.name)
+        if binding.how is How.IMPORT and removable(binding.name)
         for statement, alias in [(binding.statement, binding.node)]
     ]
     if not candidates:
@@ -89,7 +89,8 @@ def without_gaps(source: Source, removals: Sequence[Site], others: Iterable[Site
     return found
 
 
-def _removable(path: str) -> bool:
+def removable(path: str) -> bool:
+    """Whether an import of a path goes when the migration takes its last use."""
     return path.startswith(_REMOVABLE) or path.partition(".")[0] in ("os", "functools")
 
 
