@@ -80,3 +80,8 @@ def test_names_that_lose_what_was_the_prefix_are_told() -> None:
 def test_names_that_a_loop_cuts_are_told() -> None:
     lines = ("kept = {}", "for k, v in torch.load('b.pt').items():", "    kept[k[7:]] = v  # without module.")
     assert told(*SAVE, *lines) == ["XLA124"]
+
+
+def test_a_cut_after_another_way_failed_is_not_told() -> None:
+    lines = ("try:", "    use(torch.load('b.pt'))", "except KeyError:", "    " + ITEMS.format("k[7:]"))
+    assert told(*SAVE, *lines) == []

@@ -75,7 +75,9 @@ def _is_key(context: Context, node: cst.BaseExpression) -> bool:
 
 
 def _asked_before(context: Context, node: cst.CSTNode) -> bool:
-    """Whether a choice around a node asks how a text begins."""
+    """Whether a choice around a node asks how a text begins, or another way was tried and failed."""
+    if any(isinstance(a, cst.ExceptHandler) for a in context.index.ancestors(node)):
+        return True
     around = (a.test for a in context.index.ancestors(node) if isinstance(a, (cst.If, cst.IfExp)))
     return any(method(part) == "startswith" for test in around for part in walk(test))
 
