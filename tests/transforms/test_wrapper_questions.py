@@ -77,6 +77,34 @@ def test_where_both_ways_are_the_model_itself_the_question_goes(code: str, expec
 
 
 @pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("a = (net.module if opts.gpus > 1 else net).state_dict()\n", "a = net.state_dict()\n"),
+        ("if several:\n    a = net.module.state_dict()\nelse:\n    a = net.state_dict()\n",
+         "a = net.state_dict()\n"),
+        ("if a > 1:\n    b = f(net)\nelif a:\n    b = f(net.module)\nelse:\n    b = f(net)\n",
+         "b = f(net)\n"),
+    ],
+)  # fmt: skip
+def test_a_choice_that_is_made_by_something_else_goes_as_well(code: str, expected: str) -> None:
+    assert left(code) == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "a = f(net.module) if ready() else f(net)\n",
+        "a = f(net.module) if several else g(net)\n",
+        "if several:\n    a = f(net.module)\nelse:\n    b = f(net)\n",
+        "if several:\n    a = f(net.module)\nelif ready():\n    a = f(net)\nelse:\n    a = f(net)\n",
+        "if several:\n    f(net.module)\n",
+    ],
+)
+def test_a_choice_of_two_things_stays(code: str) -> None:
+    assert left(code) == code.replace("net.module", "net")
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "assert isinstance(net, nn.DataParallel), 'wrap it'\n",

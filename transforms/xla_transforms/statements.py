@@ -65,7 +65,8 @@ def write_part(
     if isinstance(assign, cst.Assign) and isinstance(part, cst.Name) and same(sole_target(assign), part):
         change.remove(assign)
     else:
-        change.replace(whole, "{0}", part)
+        atom = isinstance(part, (cst.Name, cst.Attribute, cst.Call, cst.Subscript))
+        change.replace(whole, "{0}", part, brackets=atom)
 
 
 def sole_target(assign: cst.CSTNode | None) -> cst.BaseExpression | None:

@@ -1,7 +1,7 @@
-"""Questions whether a model is wrapped, asked of one that no longer is.
+"""Choices between ``model.module`` and ``model``, and questions whether a model is wrapped.
 
-Mostly they choose between ``model.module`` and ``model``, which have become one: the choice goes. A check
-that a model is wrapped would fail, and goes as well; any other question is told: its answer has changed.
+Without the wrapper both are one: the choice goes, by whatever it was made. A check that a model is wrapped
+would fail, and goes as well; any other question is told: its answer has changed.
 Source: pytorch v2.9, ``torch/nn/parallel``: both wrappers hold the model as ``.module``.
 """
 
@@ -23,7 +23,7 @@ from xla_transforms.wrappers import Wrappers
 SETTLED = Rule(
     "XLA125",
     "wrapper-asked",
-    "A choice by whether a model is wrapped goes where both ways are the same without the wrapper.",
+    "A choice between a wrapped model and the model in it goes: both ways are the same without the wrapper.",
     "The wrapper is gone: ``.module`` is the model itself, and a check for the wrapper would fail.",
 )
 LEFT = Rule(
@@ -45,6 +45,8 @@ def run(context: Context) -> None:
         return
     questions = Questions(context)
     with context.plan.together("data parallel"):
+        for node in context.index.attributed("module"):
+            questions.merge(node)
         for question, model in list(questions.all()):
             questions.settle(question, model)
 
@@ -99,6 +101,19 @@ class Questions:
         owners = {self.roles.index(b.node).class_of(b.node) for b in written}
         return self._others.holds(model) or any(f.node in owners for f in self.roles.facts(model))
 
+    def merge(self, node: cst.Attribute) -> None:
+        """Take out the choice that a ``.module`` is one way of, where the others do the same to the model."""
+        if not self.wrappers.holds(node.value) or self.roles.dead(node):
+            return
+        for outer in self.context.index.ancestors(node):
+            if isinstance(outer, cst.FunctionDef) or self.context.plan.taken(outer):
+                return
+            if isinstance(outer, cst.IfExp) and self._choice(outer, node.value):
+                return
+            if isinstance(outer, cst.If):
+                self._alike(self.branches.head(outer), node.value)
+                return
+
     def settle(self, question: cst.BaseExpression, model: cst.BaseExpression) -> None:
         """Take out what the question decides, or tell of it."""
         root = self._condition(question)
@@ -125,19 +140,14 @@ class Questions:
         model: cst.BaseExpression,
     ) -> bool:
         if isinstance(place, cst.IfExp) and place.test is root:
-            return self._only_asks(root) and self._choice(place, model)
+            return self._choice(place, model)
         if isinstance(place, cst.Assert) and root is question:
             self._remove(place)
             return True
         if not isinstance(place, cst.If):
             return False
         head = self.branches.head(place)
-        ways = self.branches.ways(head)
-        if self.branches.pointless(head):
-            return True
-        if not all(self._only_asks(way.test) for way in ways if isinstance(way, cst.If)):
-            return False
-        return self._alike(head, ways, model) or self._alone(head, ways, question, model)
+        return self.branches.pointless(head) or self._alike(head, model) or self._alone(head, question, model)
 
     def _only_asks(self, test: cst.BaseExpression) -> bool:
         """Whether a condition can go: its calls only look at what they are given."""
@@ -147,34 +157,30 @@ class Questions:
     def _choice(self, choice: cst.IfExp, model: cst.BaseExpression) -> bool:
         """``model.module if hasattr(model, "module") else model``."""
         bare = [_without(way, model) for way in (choice.body, choice.orelse)]
-        if not same(*bare):
+        if not self._only_asks(choice.test) or not same(*bare):
             return False
         part = choice.orelse if same(choice.orelse, bare[1]) else choice.body
         change = self.context.plan.change(SETTLED, choice, "both ways are the model itself")
         write_part(self.context, change, choice, part)
         return True
 
-    def _alike(self, head: cst.If, ways: list[cst.If | cst.Else], model: cst.BaseExpression) -> bool:
+    def _alike(self, head: cst.If, model: cst.BaseExpression) -> bool:
         """An ``if`` of which each way does the same to the model."""
-        last = ways[-1]
+        ways = self.branches.ways(head)
+        last, tests = ways[-1], [way.test for way in ways if isinstance(way, cst.If)]
         blocks = [_without(way.body, model) for way in ways]
-        if not isinstance(last, cst.Else) or not all(same(block, blocks[-1]) for block in blocks):
+        whole = isinstance(last, cst.Else) and all(map(self._only_asks, tests))
+        if not whole or not all(same(block, blocks[-1]) for block in blocks):
             return False
         change = self.context.plan.change(SETTLED, head, "all ways are the same without the wrapper")
         if not self.branches.keep_block(change, head, last.body):
             change.replace(head.test, "False")
         return True
 
-    def _alone(
-        self,
-        head: cst.If,
-        ways: list[cst.If | cst.Else],
-        question: cst.BaseExpression,
-        model: cst.BaseExpression,
-    ) -> bool:
+    def _alone(self, head: cst.If, question: cst.BaseExpression, model: cst.BaseExpression) -> bool:
         """A check that breaks the program off, or ``return model.module`` above ``return model``."""
         block = head.body.body
-        if len(ways) != 1 or len(block) != 1:
+        if head.orelse is not None or len(block) != 1 or not self._only_asks(head.test):
             return False
         test, only = head.test, _small(block[0])
         denied = isinstance(test, cst.UnaryOperation) and test.expression is question
