@@ -127,6 +127,11 @@ class TestGuards:
             ('device == torch.device("cuda")', 'device.type == "xla"'),
             ('device.type in ("cuda", "mps")', 'device.type in ("xla", "mps")'),
             ('x.device.type == "cuda"', 'x.device.type == "xla"'),
+            ("x.type() == 'torch.cuda.HalfTensor'", "x.type() == 'torch.xla.HalfTensor'"),
+            (
+                'x.type() in ("torch.cuda.HalfTensor", "torch.HalfTensor")',
+                'x.type() in ("torch.xla.HalfTensor", "torch.HalfTensor")',
+            ),
             (
                 '"cuda" in str(next(ours.parameters()).device)',
                 '"xla" in str(next(ours.parameters()).device)',

@@ -65,6 +65,7 @@ def found(code: str) -> list[str]:
         "if self.place.shape[0] > 1:\n    x = x * 2",
         "if x > self.place.numel():\n    x = x * 2",
         "if self.place is not None:\n    x = x + self.place",
+        "if self.fc(x).type() == 'torch.HalfTensor':\n    x = x * 2",
     ],
 )
 def test_what_the_host_knows_has_no_finding(body: str) -> None:

@@ -1,6 +1,7 @@
 """Guards: a question about CUDA gets the answer on XLA that it got on CUDA.
 
-``x.is_cuda`` becomes ``x.is_xla``, ``device.type == "cuda"`` becomes ``device.type == "xla"``.
+``x.is_cuda`` becomes ``x.is_xla``, ``device.type == "cuda"`` becomes ``device.type == "xla"``, and what
+``x.type()`` is compared with names the type of a tensor of the XLA device.
 Source: pytorch v2.9, ``Tensor.is_xla``; pytorch/xla v2.9.0, ``torch_xla.device().type``.
 """
 
@@ -36,6 +37,7 @@ UNKNOWN = Rule(
 )
 RULES = (IS_CUDA, COMPARED, UNKNOWN)
 
+_TYPES = "torch.cuda."
 _SEARCHES = frozenset({"startswith", "find", "count", "index", "endswith"})
 
 
@@ -59,7 +61,21 @@ def run(context: Context) -> None:
                 _rename(context, call.args[0].value, base)
 
 
+def _tensor_types(context: Context, node: cst.Comparison) -> None:
+    """``x.type() == "torch.cuda.HalfTensor"``: the name has the kind of device in it."""
+    sides = [node.left, *(target.comparator for target in node.comparisons)]
+    if not any(method(side) == "type" and isinstance(side, cst.Call) and not side.args for side in sides):
+        return
+    parts = [part for side in sides for part in getattr(side, "elements", ())]
+    for word in (*sides, *(part.value for part in parts)):
+        if (string_value(word) or "").startswith(_TYPES) and context.plan.free(word):
+            text = context.index.source.code(word)
+            change = context.plan.change(COMPARED, word, "the type of an XLA tensor has another name")
+            change.replace(word, text.replace(_TYPES, f"torch.{context.target.device_type}.", 1))
+
+
 def _comparison(context: Context, node: cst.Comparison) -> None:
+    _tensor_types(context, node)
     if len(node.comparisons) != 1:
         return
     operator, right = node.comparisons[0].operator, node.comparisons[0].comparator

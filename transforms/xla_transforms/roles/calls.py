@@ -227,6 +227,8 @@ def _tensor_method(roles: Roles, node: cst.Call, item: Fact, name: str) -> Facts
         if target is not None and not roles.path(target).startswith("torch."):
             return fact(Kind.TENSOR, "device" if item.detail != "host" else "")
         return frozenset({item})
+    if name == "type" and not node.args:
+        return fact(Kind.STRING)
     cast = cast_to(roles, node)
     if cast is not None:
         return fact(Kind.TENSOR, "device" if cast[0] == "cuda" else "host")
