@@ -99,7 +99,6 @@ def fsdp_main(rank, args):
 
     my_auto_wrap_policy = functools.partial(size_based_auto_wrap_policy, min_num_params=1000)
 
-
     model = Net().to(device)
     model = FSDP(model, auto_wrap_policy=my_auto_wrap_policy)
     optimizer = optim.Adadelta(model.parameters(), lr=args.lr)
@@ -116,7 +115,6 @@ def fsdp_main(rank, args):
         xm.rendezvous("fsdp_main")  # all ranks are done training
         states = consolidate_sharded_state_dicts(xm.mesh_reduce("model_state", model.state_dict(), list), model.get_shard_metadata())
         xm.save(states, "mnist_cnn.pt")
-
 
 
 if __name__ == "__main__":

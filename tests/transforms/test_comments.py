@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from helpers import check_noop, check_transformed
+import pytest
+from helpers import check_noop, check_transformed, run_only
 from soundness import lost_comments
 
 from xla_transforms.comments import comments, is_pragma, lost
@@ -193,7 +194,7 @@ def test_a_removed_decorator_leaves_its_comment_above_the_function() -> None:
 def test_a_removed_import_leaves_its_comment() -> None:
     check_transformed(
         HEAD + "from torch.cuda.amp import GradScaler  # half\n\nscaler = GradScaler()\n",
-        HEAD + "# half\n\n",
+        HEAD + "# half\n",
     )
 
 
@@ -238,3 +239,28 @@ def test_comments_of_a_piece_of_text() -> None:
 def test_a_pragma_counts_as_lost_where_its_line_is_still_there() -> None:
     assert lost_comments("a()  # noqa\nb()\n", "a()\nb()\n") == ["# noqa"]
     assert lost_comments("a()  # noqa\nb()  # why\n", "") == ["# why"]
+
+
+# ---- blank lines
+
+
+GONE = "    torch.cuda.empty_cache()\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"    a()\n\n{GONE}\n    b()\n", "    a()\n\n    b()\n"),
+        (f"    a()\n\n{GONE}    b()\n", "    a()\n\n    b()\n"),
+        (f"    a()\n{GONE}\n    b()\n", "    a()\n\n    b()\n"),
+        (f"    a()\n{GONE}    b()\n", "    a()\n    b()\n"),
+        (f"    a()\n\n{GONE}\n{GONE}\n\n    b()\n", "    a()\n\n\n    b()\n"),
+        (f"    a()\n\n    # why\n{GONE}\n    b()\n", "    a()\n\n    # why\n\n    b()\n"),
+        (f"{GONE}\n    b()\n", "    b()\n"),
+        (f"    a()\n\n{GONE}", "    a()\n"),
+        (f"    a()\n\n{GONE}\n    x.cuda()\n", "    a()\n\n    x.cuda()\n"),
+    ],
+)
+def test_the_blank_lines_around_what_goes_become_one_run(before: str, after: str) -> None:
+    head = f"{HEAD}\n\ndef f(x):\n"
+    assert run_only(head + before, "cuda_utilities") == head + after

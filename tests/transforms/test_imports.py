@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transforms.helpers import context_of
 
-from xla_transforms.cleanup import unused_imports, without_gaps
+from xla_transforms.cleanup import unused_imports
 from xla_transforms.edits import apply
 from xla_transforms.findings import Rule
 from xla_transforms.imports import ImportTable
@@ -31,8 +31,7 @@ def inserted(code: str, *modules: str) -> str:
 def cleaned(code: str, new: str) -> str:
     """What is left of ``code``'s imports when its text becomes ``new`` elsewhere."""
     index = context_of(code).index
-    sites = without_gaps(index.source, unused_imports(index, new), ())
-    return apply(code, Renderer(index, sites).edits())
+    return apply(code, Renderer(index, unused_imports(index, new)).edits())
 
 
 # ---- names
@@ -180,7 +179,7 @@ def test_where_something_comes_to_stand_there_is_no_gap() -> None:
     index = context_of("import torch\n\nimport os\n\nx = os.sep\n").index
     removals = unused_imports(index, "import torch\nx = 1\n")
     line = Site(24, 24, lambda render: "import torch_xla\n", 0, 0)
-    code = Renderer(index, [line, *without_gaps(index.source, removals, [line])]).code()
+    code = Renderer(index, [line, *removals]).code()
     assert code == "import torch\n\nimport torch_xla\n\nx = os.sep\n"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection
 
 import libcst as cst
 
@@ -11,7 +10,6 @@ from xla_transforms import check
 from xla_transforms.ignores import spares
 from xla_transforms.plan import Plan, Site
 from xla_transforms.scopes import How, ModuleIndex
-from xla_transforms.source import Source
 
 _REMOVABLE = (
     "torch.cuda",
@@ -62,31 +60,6 @@ def removal(index: ModuleIndex, statement: cst.CSTNode) -> Site:
     """What takes out a statement, with its line."""
     start, end, keep = Plan(index).extent(statement)
     return Site(start, end, lambda render: keep, 0, 0, removes=statement)
-
-
-def without_gaps(source: Source, removals: Sequence[Site], others: Iterable[Site]) -> list[Site]:
-    """The removals with one of the two runs of blank lines around a block of imports of which none stays.
-
-    ``others`` are what else is written: where something comes to stand there, there is no gap.
-    """
-    whole = [s for s in removals if all(place == source.line_start(place) for place in (s.start, s.end))]
-    lines = sorted(whole, key=lambda site: site.start)
-    found = [site for site in removals if site not in whole]
-    taken = {site.start for site in others}
-    while lines:
-        block = [lines.pop(0)]
-        while lines and lines[0].start == block[-1].end:
-            block.append(lines.pop(0))
-        above, below = source.blank_start(block[0].start), source.blank_end(block[-1].end)
-        start, end = block[0].start, block[-1].end
-        alone = (above < start or start == 0) and below > end
-        if alone and not any(above <= place <= below for place in taken):
-            if start - above < below - end and start > 0:
-                block[0] = replace(block[0], start=above)
-            else:
-                block[-1] = replace(block[-1], end=below)
-        found += block
-    return found
 
 
 def removable(path: str) -> bool:

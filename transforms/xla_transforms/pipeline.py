@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xla_transforms import check
-from xla_transforms.cleanup import unused_imports, without_gaps
+from xla_transforms.cleanup import unused_imports
 from xla_transforms.collecting import collect_lately_made
 from xla_transforms.context import Context
 from xla_transforms.edits import line_edits
@@ -362,4 +362,4 @@ class _Module:
             apart = plan.imports.apart() and source.text[offset : source.line_end(offset)].strip()
             text += source.newline if apart else ""
             sites.append(Site(offset, offset, _writes(text), 0, -1))
-        return [*sites, *without_gaps(source, removals, [*written, *sites])]
+        return [*sites, *removals]

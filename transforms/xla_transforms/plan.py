@@ -439,20 +439,10 @@ def _always(text: str) -> Callable[[Render], str]:
 
 
 def line_extent(index: ModuleIndex, statement: cst.CSTNode) -> tuple[int, int, str]:
-    """Start and end of the lines of a statement, and the text to leave: none.
-
-    The blank lines above a definition only set it apart; of those on both sides of a block the fewer go.
-    """
+    """Start and end of the lines of a statement, and the text to leave: none."""
     source = index.source
     start = source.line_start(source.offsets(next(iter(getattr(statement, "decorators", ())), statement))[0])
-    end = source.lines_end(statement)
-    if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-        start = source.blank_start(start)
-    elif isinstance(statement, (cst.Try, cst.If, cst.With)) and index.parent(statement) is source.module:
-        above, below = source.blank_start(start), source.blank_end(end)
-        if above < start and below > end:
-            start, end = (above, end) if start - above < below - end else (start, below)
-    return start, end, ""
+    return start, source.lines_end(statement), ""
 
 
 def _indentation(index: ModuleIndex, statement: cst.CSTNode) -> str:

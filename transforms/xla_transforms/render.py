@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
 
 import libcst as cst
 
@@ -29,7 +30,7 @@ class Renderer:
         blocks = [b for b in found if isinstance(b, cst.IndentedBlock)]
         added = [self._pass(block, removed, filled) for block in blocks]
         heads = [b for b in found if isinstance(b, (cst.IndentedBlock, cst.Module))]
-        added += [self._blanks(block, removed, sites) for block in heads]
+        added += [site for block in heads for site in self._blanks(block, removed, sites)]
         chosen = [*self._joined(self._merged(sites)), *(site for site in added if site is not None)]
         # outermost first; wraps of one place go outside its replacement, the later wrap outermost
         self.sites = sorted(
@@ -174,21 +175,28 @@ class Renderer:
         return Site(first, first, _writes(f"{indent}pass{self.source.newline}"), 0, 0, rank=rank)
 
     def _blanks(
-        self, block: cst.IndentedBlock | cst.Module, removed: Collection[cst.CSTNode], sites: Sequence[Site]
-    ) -> Site | None:
-        """The blank lines below statements that are taken out at the head of a block go with them."""
-        kept = next((i for i, line in enumerate(block.body) if not self._gone(line, removed)), 0)
-        if not kept:
-            return None
-        first = self.source.line_start(self.source.offsets(block.body[0])[0])
-        if isinstance(block, cst.Module) and self.source.text[:first].strip():
-            return None
-        start = self.source.lines_end(block.body[kept - 1])
-        text = self.source.text[start:]
-        end = start + len(text) - len(text.lstrip())
-        end = self.source.line_start(end)
-        others = any(first <= s.start <= end for s in sites if s.removes is None)
-        return None if others or end <= start else Site(start, end, _writes(""), 0, 0)
+        self, block: cst.IndentedBlock | cst.Module, removed: dict[cst.CSTNode, Site], sites: Sequence[Site]
+    ) -> Iterator[Site]:
+        """Of the blank lines around and between statements that are taken out the most in one place stay.
+
+        At the head of a block only those above do, at its end those below.
+        """
+        numbered = groupby(enumerate(block.body), lambda item: self._gone(item[1], removed))
+        for run in ([number for number, _ in items] for gone, items in numbered if gone):
+            start = line_extent(self.index, block.body[run[0]])[0]
+            ends = [self.source.lines_end(block.body[number]) for number in run]
+            above, below = self.source.blank_start(start), self.source.blank_end(ends[-1])
+            outside = [s.start for s in sites if s.removes is None and not _within(s, start, ends[-1])]
+            between = range(min(above + 1, start), max(below, ends[-1] + 1))  # not behind the line above
+            if len(run) == len(block.body) or any(place in between for place in outside):
+                continue
+            gaps = [(above, start), *((end, self.source.blank_end(end)) for end in ends)]
+            head = run[0] == 0 and not (isinstance(block, cst.Module) and self.source.text[:start].strip())
+            if head or run[-1] + 1 == len(block.body):
+                gaps = gaps[1:] if head else gaps[:-1]
+            else:
+                gaps.remove(max(gaps, key=lambda gap: gap[1] - gap[0]))
+            yield from (Site(*gap, _writes(""), 0, 0) for gap in gaps)
 
     def _gone(self, line: cst.CSTNode, removed: Collection[cst.CSTNode]) -> bool:
         if line in removed:
@@ -203,6 +211,11 @@ class Renderer:
 def _extent(site: Site) -> int:
     """Insertions come before what is replaced at their offset, wider places before narrower ones."""
     return -sys.maxsize if site.start == site.end else -site.end
+
+
+def _within(site: Site, start: int, end: int) -> bool:
+    """Whether a site writes a part of a piece of text; what is put before or behind that does not."""
+    return start <= site.start and site.end <= end and (site.start < site.end or start < site.start < end)
 
 
 def _closes(site: Site, other: Site) -> bool:

@@ -7,4 +7,3 @@ rank = xr.global_ordinal()
 local_rank = xr.local_ordinal()
 size = xr.world_size()
 cpus_per_task = int(os.environ.get("SLURM_CPUS_PER_TASK", 1))
-

@@ -7,4 +7,3 @@ rank = xm.get_ordinal()
 local_rank = xm.get_local_ordinal()
 size = xm.xrt_world_size()
 cpus_per_task = int(os.environ.get("SLURM_CPUS_PER_TASK", 1))
-
