@@ -475,3 +475,24 @@ def test_a_loop_within_a_forward_pass_is_a_part_of_it(decorator: str, line: str)
 def test_a_model_that_generates_has_a_barrier_a_token(decorator: str) -> None:
     text = run_only(TOP + MODEL.format(decorator, "x = torch.cat((x, self(x)))"), "barrier")
     assert "            x = torch.cat((x, self(x)))\n            torch_xla.sync()\n        return x\n" in text
+
+
+def test_a_loop_that_only_notes_names_in_a_model_takes_no_step() -> None:
+    code = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left_out = []
+
+    def leave_out(self, name):
+        self.left_out.append(name)
+
+
+net = Net().cuda()
+for name, param in net.named_parameters():
+    net.leave_out(name)
+"""
+    check_noop(code, "barrier")

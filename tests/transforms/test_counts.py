@@ -186,3 +186,69 @@ def test_a_count_of_another_module_goes_with_its_variable() -> None:
     assert found["util.py"].code.endswith("def run(function):\n    torch_xla.launch(function)\n")
     assert found["main.py"].code.endswith('if __name__ == "__main__":\n    run(one)\n')
     assert "def one(rank):\n" in found["main.py"].code
+
+
+ADDED = """\
+def worker(gpu, args):
+    args.rank += gpu
+    dist.init_process_group("nccl", rank=args.rank, world_size=args.world_size)
+    device = torch.device("cuda")
+    print(args.rank, 64 // args.world_size)
+    if args.rank == 0:
+        torch.save(state, "x.pt")
+
+
+def main(args):
+    args.gpus = torch.cuda.device_count()
+{}    mp.spawn(worker, (args,), args.gpus)
+
+
+if __name__ == "__main__":
+    main(argparse.ArgumentParser().parse_args())
+"""
+ONE_HOST = "    args.rank = 0\n    args.world_size = args.gpus\n"
+SEVERAL = """\
+    if "SLURM_NNODES" in os.environ:
+        args.rank = int(os.environ["SLURM_NODEID"]) * args.gpus
+        args.world_size = int(os.environ["SLURM_NNODES"]) * args.gpus
+        print("several hosts")
+    else:
+        args.rank = 0
+        args.world_size = args.gpus
+        print("one host")
+"""
+
+
+@pytest.mark.parametrize("main", [ONE_HOST, SEVERAL])
+def test_a_rank_to_which_each_process_adds_its_number_is_asked_of_the_runtime(main: str) -> None:
+    outcome = migrate(f"{IMPORTS}import argparse\n\n\n{ADDED.format(main)}")
+    text = outcome.data.decode()
+    assert "    args.rank = xr.global_ordinal()\n" in text
+    assert "    print(args.rank, 64 // xr.world_size())\n" in text
+    assert '    xm.save(state, "x.pt")\n' in text
+    assert "args.gpus" not in text
+    assert "args.world_size" not in text
+    assert text.count("args.rank") == 2
+    assert not {f.code for f in outcome.findings} & {"XLA145", "XLA160", "XLA812"}
+
+
+def test_the_number_of_a_process_is_its_local_one_where_a_product_is_added_to() -> None:
+    head = f"{IMPORTS}import argparse\n\n\n"
+    context = context_of(head + ADDED.format(SEVERAL))
+    assert context.replicas.number(expression(context, "gpu", -1)) == LOCAL_RANK
+    context = context_of(head + ADDED.format(ONE_HOST))
+    assert context.replicas.number(expression(context, "gpu", -1)) == RANK
+
+
+def test_what_the_starting_process_reads_itself_stays() -> None:
+    main = ONE_HOST + "    print(args.rank, args.gpus)\n"
+    text = migrate(f"{IMPORTS}import argparse\n\n\n{ADDED.format(main)}").data.decode()
+    assert "    args.rank = 0\n" in text
+    assert "    args.gpus = torch.cuda.device_count()\n" in text
+
+
+def test_a_world_size_that_is_multiplied_above_the_launch_is_counted_by_the_runtime() -> None:
+    code = script("print(args.world_size)")
+    text = run_only(code.replace("= n * args.world_size", "*= n"), *PASSES)
+    assert "args.world_size" not in text
+    assert "    print(xr.world_size())\n" in text

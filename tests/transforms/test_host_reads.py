@@ -321,3 +321,10 @@ def test_what_a_model_runs_as_well_is_told_once() -> None:
     head = HEAD.replace("device = ", net + "device = ").replace("torch.nn.Linear(4, 3)", "Net()")
     found = [code for code, _ in findings(head + CALLED.format(""), *PASSES, "model_reads")]
     assert found.count("XLA702") + found.count("XLA705") == 1
+
+
+def test_a_guarded_loop_that_reads_has_one_barrier_before_it() -> None:
+    lines = "if i == 3:\n    for k in range(8):\n        show(x[k].cpu().numpy())\n"
+    text = run_only(loop(lines), *PASSES)
+    assert text.count("torch_xla.sync()") == 1
+    assert "    if i == 3:\n        torch_xla.sync()\n        for k in range(8):\n            show(" in text

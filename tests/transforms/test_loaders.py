@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from transforms.helpers import check_noop, check_transformed, findings, migrate, run_only
 
+from xla_transforms import engine
+
 PASSES = ("loaders", "transfers", "steps", "barrier")
 TOP = """\
 import torch
@@ -513,3 +515,12 @@ def test_a_loop_that_waits_for_the_device_itself() -> None:
     text = run_only(TOP + NET + code, *PASSES)
     assert "MpDeviceLoader" not in text
     assert "torch_xla.sync()" not in text
+
+
+def test_a_batch_that_a_function_of_another_file_needs_on_the_host() -> None:
+    script = TOP + "from texts import encode\n" + NET
+    script += "for x, words in DataLoader(rows):\n    net(x.to(device))\n    encode(words)\n"
+    helper = b"def encode(words):\n    return [word.upper() for word in words]\n"
+    outcomes = engine.migrate_program({"train.py": script.encode(), "texts.py": helper})
+    reasons = [f.message for f in outcomes["train.py"].findings if f.code == "XLA503"]
+    assert reasons == ["the loader is not wrapped: line 2 of texts.py uses the batch on the host"]

@@ -11,6 +11,11 @@ NAMES = (
     "import shutil\nfrom ours import collect, epoch, files, final, last, log, queue\n"
     "model = net = torch.nn.Linear(2, 2)\npath = out = str(files)\nbest = score = float(last)\n"
 )
+METER = """
+class Meter:
+    def update(self, value):
+        self.value = value
+"""
 
 
 def opened(*lines: str, before: str = "") -> str:
@@ -537,3 +542,17 @@ def test_a_model_of_unknown_make_gives_its_state() -> None:
     assert opened(
         "model = build(rank)", "if rank == 0:", f"    {SAVE}", before="from ours import build\n"
     ).endswith(f"build(rank)\n{SAVE}")
+
+
+def test_the_closures_of_a_loop_that_the_master_alone_runs_are_its_own() -> None:
+    code = spawned(
+        "meter, held = Meter(), DataLoader(files, 4)",
+        "if rank == 0:",
+        "    for x in held:",
+        "        found = model(x.cuda()).mean()",
+        "        meter.update(found.item())",
+        before=NAMES + METER,
+    )
+    outcome = migrate(code, "loaders", "step_closures", "master_guards")
+    assert b"            xm.add_step_closure(log_step, args=(found,))\n" in outcome.data
+    assert not {f.code for f in outcome.findings} & {"XLA724", "XLA726"}

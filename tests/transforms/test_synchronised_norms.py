@@ -37,3 +37,11 @@ def test_a_guard_goes_only_with_what_it_guarded() -> None:
     assert "if wide:\n    net = apex.parallel.convert_syncbn_model(net)\n" in left_out.code
     assert "import apex\n" in left_out.code
     assert "cuda" not in left_out.code
+
+
+def test_beside_a_process_group_that_stays_the_layers_raise_where_they_are_left() -> None:
+    lines = ("net = make()", f"net = {CONVERT}(net)", "dist.send(net, 1)")
+    messages = [f.message for f in migrate(launched(*lines), "synchronised_norms").findings]
+    assert messages[0].startswith("SyncBatchNorm raises on an XLA device")
+    messages = [f.message for f in migrate(launched(*lines[:2]), "synchronised_norms").findings]
+    assert messages[0].startswith("batch norms see the batch of one replica")

@@ -51,7 +51,7 @@ def test_what_is_not_known_to_come_from_a_launcher_is_told(given: str) -> None:
 
 def test_what_a_world_size_multiplies_is_none() -> None:
     code = launched("rate = 2", "rate *= int(os.environ['WORLD_SIZE'])", "dist.init_process_group('nccl')")
-    code = code.replace("group('nccl')", "group('nccl', world_size=rate)")
+    code = code.replace("group('nccl')", "group('nccl', world_size=int(rate))")
     assert [code for code, _ in findings(code, "told_numbers")] == ["XLA160"]
 
 

@@ -36,3 +36,20 @@ def test_a_join_of_wrapped_models_is_told() -> None:
     assert findings(spawned(MODEL, "m = ours(m)", *joined, before=before), "wrapper_options") == []
     code = spawned(MODEL, "m = DDP(m)", *joined, before=before)
     assert [found for found, _ in findings(code, "wrapper_options")] == ["XLA618"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "m._ddp_params_and_buffers_to_ignore = ['bias']",
+        "DDP._set_params_and_buffers_to_ignore_for_model(m, ['bias'])",
+    ],
+)
+def test_parameters_that_the_wrapper_left_out_are_reported(line: str) -> None:
+    assert [code for code, _ in findings(spawned(MODEL, line, "m = DDP(m)"), "wrapper_options")] == ["XLA621"]
+    assert findings(spawned(MODEL, line), "wrapper_options") == []
+
+
+def test_reading_what_the_wrapper_left_out_is_no_matter() -> None:
+    code = spawned(MODEL, "m = DDP(m)", "names = m._ddp_params_and_buffers_to_ignore")
+    assert findings(code, "wrapper_options") == []

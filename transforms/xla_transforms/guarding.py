@@ -109,10 +109,15 @@ class Guards:
 
     @cached_property
     def logging(self) -> list[Region]:
-        """The other guards in which a step closure is added."""
+        """The other guards in which a step closure is added, but for those around all of its loop: a loop
+        that the master alone runs has steps of its own."""
         lines = sorted(self.lines, key=lambda line: self.source.offsets(line)[0])
-        found = {region.node: region for line in lines for region in self.around(line)}
+        found = {r.node: r for line in lines for r in self.around(line) if not self._holds_loop(r, line)}
         return [region for node, region in found.items() if node not in {r.node for r in self.saving}]
+
+    def _holds_loop(self, region: Region, line: cst.CSTNode) -> bool:
+        loop = self.context.loops.of(line)
+        return loop is not None and self.context.index.within(loop.node, region.node)
 
     def place_for_all(self, line: cst.CSTNode) -> cst.CSTNode:
         """Where a line that all replicas must run may come before a statement."""

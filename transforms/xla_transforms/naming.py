@@ -18,7 +18,16 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import arriving_parameter, callers
 from xla_transforms.roles.classes import find_method
 from xla_transforms.scopes import Binding, How, ModuleIndex
-from xla_transforms.tree import dotted, method, numbers_device, receiver, same, string_value, value_of
+from xla_transforms.tree import (
+    dotted,
+    method,
+    numbers_device,
+    receiver,
+    same,
+    string_key,
+    string_value,
+    value_of,
+)
 
 _WORD = re.compile(r"cuda(?::\d+)?\Z")
 _AMP = ("autocast", "GradScaler", "custom_fwd", "custom_bwd", "is_autocast_enabled")
@@ -232,7 +241,7 @@ class Uses:
         if isinstance(target, cst.Attribute):
             return self._reads_of_attribute(target.attr.value, target, depth)
         if isinstance(target, cst.Subscript):
-            key = _key(target)
+            key = string_key(target)
             return self._reads_of_key(key, target, depth) if key is not None else {Use.UNKNOWN}
         return {Use.UNKNOWN}
 
@@ -324,17 +333,12 @@ class Uses:
         for index in self.roles.program.modules.values():
             for node in index.all(cst.Subscript):
                 written = isinstance(index.parent(node), cst.AssignTarget)
-                if isinstance(node, cst.Subscript) and _key(node) == key and not written:
+                if isinstance(node, cst.Subscript) and string_key(node) == key and not written:
                     found |= self._of(node, depth + 1)
         for call in self.roles.program.calls.get("get", ()):
             if string_value(value_of(call, "key", 0)) == key:
                 found |= self._of(call, depth + 1)
         return found
-
-
-def _key(node: cst.Subscript) -> str | None:
-    first = node.slice[0].slice if len(node.slice) == 1 else None
-    return string_value(first.value) if isinstance(first, cst.Index) else None
 
 
 def reads(roles: Roles, target: cst.CSTNode, name: str) -> Iterator[cst.Name]:

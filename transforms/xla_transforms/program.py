@@ -41,6 +41,12 @@ class Program:
         held = self._parents.get(id(node))
         return held[1].index if held is not None else self._by_root[node]  # type: ignore[index]
 
+    def line_of(self, node: cst.CSTNode, beside: ModuleIndex) -> str:
+        """The line of a node in the words of a finding about a module: ``7``, or ``7 of utils.py``."""
+        source = self.index_of(node).source
+        line = str(source.span(node).line)
+        return line if source is beside.source else f"{line} of {source.path.rpartition('/')[2]}"
+
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """What holds a node; ``None`` also for one that stands in no module."""
         held = self._parents.get(id(node))

@@ -19,7 +19,7 @@ from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import arriving_parameter, callers
 from xla_transforms.roles.classes import find_method, is_self, related, set_through_self
 from xla_transforms.scopes import Binding, How, ModuleIndex, Scope, parameters
-from xla_transforms.tree import argument, children, method, receiver, same, string_value, walk
+from xla_transforms.tree import argument, children, method, receiver, same, string_key, string_value, walk
 
 if TYPE_CHECKING:
     from xla_transforms.context import Context
@@ -328,7 +328,7 @@ class _Following:
             key = string_value(parent.key)
         elif isinstance(parent, cst.Assign) and len(parent.targets) == 1:
             target = parent.targets[0].target
-            key = _key(target) if isinstance(target, cst.Subscript) else None
+            key = string_key(target) if isinstance(target, cst.Subscript) else None
         elif isinstance(parent, cst.Arg) and parent.keyword is not None:
             made_here = self._parent(parent)
             is_dict = isinstance(made_here, cst.Call) and self.roles.path(made_here.func) == "builtins.dict"
@@ -459,7 +459,7 @@ class _Judging:
             for node in index.all(cst.Subscript):
                 assert isinstance(node, cst.Subscript)
                 written = isinstance(index.parent(node), cst.AssignTarget)
-                if not written and _key(node) in self.group.keys:
+                if not written and string_key(node) in self.group.keys:
                     yield node
         for call in (*self.roles.program.calls.get("get", ()), *self.roles.program.calls.get("pop", ())):
             if call.args and string_value(call.args[0].value) in self.group.keys:
@@ -474,11 +474,6 @@ def _attributes(index: ModuleIndex, name: str) -> Iterator[cst.Attribute]:
 
 def _is_none(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name) and node.value == "None"
-
-
-def _key(node: cst.Subscript) -> str | None:
-    first = node.slice[0].slice if len(node.slice) == 1 else None
-    return string_value(first.value) if isinstance(first, cst.Index) else None
 
 
 def _imports_xla(index: ModuleIndex) -> bool:

@@ -118,6 +118,12 @@ def string_value(node: cst.CSTNode | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def string_key(node: cst.Subscript) -> str | None:
+    """The key of ``state["key"]``, where it is a plain string."""
+    first = node.slice[0].slice if len(node.slice) == 1 else None
+    return string_value(first.value) if isinstance(first, cst.Index) else None
+
+
 def number_value(node: cst.CSTNode | None) -> int | float | None:
     """The number that a literal is, with a minus before it too; ``None`` for what is no literal."""
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):

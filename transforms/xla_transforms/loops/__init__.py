@@ -87,7 +87,7 @@ class Loops:
         elif (asking := self._asks_more(loop)) is not None:
             loop.reason = f"{self.index.source.code(asking.func)}() asks the loader for more than batches"
         elif loop.batches.blocker is not None:
-            line = self.index.source.span(loop.batches.blocker).line
+            line = self.program.line_of(loop.batches.blocker, self.index)
             loop.reason = f"line {line} uses the batch on the host"
         elif not loop.batches.transfers:
             loop.reason = "its batches are never moved to the device"

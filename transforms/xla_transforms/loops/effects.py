@@ -30,9 +30,10 @@ class Effect(Flag):
     OTHER = auto()  # zero_grad, scaler and clipping calls: work that belongs to a step
 
 
-_ASKED = frozenset(
-    {"parameters", "named_parameters", "buffers", "numel", "size", "dim", "format", "items", "keys", "values"}
-)
+_ASKED = frozenset({
+    "parameters", "named_parameters", "buffers", "numel", "size", "dim", "format", "items", "keys", "values",
+    "append", "extend",
+})  # fmt: skip
 _WITHOUT_GRADIENT = frozenset({"torch.no_grad", "torch.inference_mode"})
 
 

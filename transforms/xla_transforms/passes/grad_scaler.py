@@ -172,7 +172,7 @@ def _lists(holder: cst.CSTNode) -> list[list[cst.CSTNode]]:
 
 def _keep(context: Context, group: Group) -> None:
     reason, culprit = group.doubts[0]
-    line = context.roles.index(culprit).source.span(culprit).line
+    line = context.program.line_of(culprit, context.index)
     for call in group.makers:
         if _ours(context, call) and context.plan.free(call):
             _switch_off(context, call)

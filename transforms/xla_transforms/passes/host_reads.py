@@ -64,6 +64,8 @@ def _guarded_barriers(context: Context, deferral: Deferral, written: set[cst.CST
         simple = isinstance(unit.statement, cst.SimpleStatementLine)
         if not unit.guards or not simple or written.intersection(unit.guards):
             continue
+        if _reading(context, deferral, unit) is not None:
+            continue  # one barrier before its loop, not one in each turn
         if not deferral.works_after(unit.statement):
             barrier(context, unit.statement)
             written.add(unit.block)

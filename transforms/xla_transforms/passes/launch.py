@@ -159,9 +159,10 @@ def _unused(context: Context) -> None:
     """The variables that only counted processes for a launch."""
     counts = context.replicas.counts
     bound = [context.index.parent(context.index.parent(name) or name) for name in counts.counters]
-    for statement in (*bound, *counts.totals):
-        ours = isinstance(statement, cst.Assign) and context.roles.index(statement) is context.index
-        if ours and statement is not None and not context.plan.taken(statement):
+    for statement in (*bound, *counts.totals, *counts.begun):
+        if not isinstance(statement, (cst.Assign, cst.AugAssign)) or context.plan.taken(statement):
+            continue
+        if context.roles.index(statement) is context.index:
             change = context.plan.change(SPAWN, statement, "the runtime counts the processes")
             change.remove(statement)
 

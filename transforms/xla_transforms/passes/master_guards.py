@@ -125,9 +125,9 @@ def _tell_of(context: Context, guards: Guards, call: cst.Call) -> None:
         context.plan.report(GUARDED, test, message, _SAVE_ADVICE)
 
 
-def _in_closure(context: Context, guards: Guards, guard: cst.If) -> bool:
-    """Whether a guard goes into a step closure whole: what it lets through runs behind the barrier."""
-    return any(context.index.within(guard, line) for line in guards.lines)
+def _in_closure(context: Context, guards: Guards, node: cst.CSTNode) -> bool:
+    """Whether a guard, or a read, goes into a step closure whole: what is in it runs behind the barrier."""
+    return any(context.index.within(node, line) for line in guards.lines)
 
 
 def _open(context: Context, guards: Guards, hoists: _Hoisting) -> set[cst.CSTNode]:
@@ -187,7 +187,8 @@ class _Hoisting:
 
     def above(self, guards: Guards, region: Region) -> None:
         """The reads in a guard that is there for the master's own sake."""
-        reads = [r for r in self.hoists.reads_in(region.statements) if r not in self._done]
+        found = self.hoists.reads_in(region.statements)
+        reads = [r for r in found if r not in self._done and not _in_closure(self.context, guards, r)]
         if not reads:
             return
         if not region.rest and not self._is_elif(region.node):

@@ -141,10 +141,7 @@ def _mend(
 
 def _keep(context: Context, optimizer: cst.Call, move: Move, written: set[cst.CSTNode]) -> None:
     """Let the move keep the parameters where torch can, and tell of it."""
-    source = context.roles.index(optimizer).source
-    line = f"{source.span(optimizer).line}"
-    if source is not context.index.source:
-        line += " of " + source.path.rpartition("/")[2]
+    line = context.program.line_of(optimizer, context.index)
     if not context.target.swaps_parameters:
         message = f"the optimizer of line {line} is built before this move: it would train the old parameters"
         context.plan.report(BEFORE, move.call, message, "move the model first, then build the optimizer")

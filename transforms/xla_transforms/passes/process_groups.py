@@ -83,7 +83,7 @@ def _on_xla(context: Context) -> None:
             change.replace(call, change.spell(context.target.process_group))
             change.use(context.target.process_group_module)
             name = context.roles.path(needed.func).rpartition(".")[2]
-            line = context.roles.index(needed).source.span(needed).line
+            line = context.program.line_of(needed, context.index)
             message = f"the process group stays, on XLA's backend: {name} (line {line}) needs it"
             context.plan.report(BACKEND, call, message, fixed=True)
 

@@ -14,7 +14,7 @@ from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.replicas import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE, Style
 from xla_transforms.roles import Kind
-from xla_transforms.roles.ranks import COUNTS, FUNCTIONS, OPTION, PLACES, SIZES, is_option
+from xla_transforms.roles.ranks import COUNTS, FUNCTIONS, OPTION, PLACES, SIZES, augmented, is_option
 from xla_transforms.statements import bare
 from xla_transforms.targets.base import Spelling
 from xla_transforms.tree import walk
@@ -49,10 +49,13 @@ def run(context: Context) -> None:
         else:
             change = context.plan.change(ASKED, node, f"the XLA runtime tells the {number}")
             text = change.spell(_spelling(context, number))
-            change.replace(node, text if _is_number(context, node) else f"str({text})")
+            if isinstance(node, cst.AugAssign):
+                change.replace(node, f"{{0}} = {text}", node.target)
+            else:
+                change.replace(node, text if _is_number(context, node) else f"str({text})")
 
 
-def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
+def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression | cst.AugAssign, str]]:
     """Where a rank or a size comes into the module, and which one it is."""
     for node in context.index.all(cst.Call):
         assert isinstance(node, cst.Call)
@@ -80,10 +83,20 @@ def _sources(context: Context) -> Iterator[tuple[cst.BaseExpression, str]]:
         own = {f.detail for f in context.roles.facts(sum_) if f.node is sum_}
         if own & (PLACES | SIZES):
             yield sum_, context.replicas.number(sum_)
+    yield from _augmented(context)
     for node in context.replicas.counts.carried(context.index):
         if not _written(context, node):
             yield node, WORLD_SIZE
     yield from _options(context)
+
+
+def _augmented(context: Context) -> Iterator[tuple[cst.AugAssign, str]]:
+    """``args.rank += gpu``: from there on the rank, whatever it was before."""
+    for node in context.index.all(cst.AugAssign):
+        assert isinstance(node, cst.AugAssign)
+        own = {f.detail for f in augmented(context.roles, node)}
+        if own & (PLACES | SIZES):
+            yield node, context.replicas.meant(own.pop())
 
 
 def _by_reader(context: Context, node: cst.Call) -> bool:
@@ -121,7 +134,7 @@ def _written(context: Context, node: cst.CSTNode) -> bool:
     return isinstance(parent, (cst.AssignTarget, cst.Del))
 
 
-def _is_number(context: Context, node: cst.BaseExpression) -> bool:
+def _is_number(context: Context, node: cst.CSTNode) -> bool:
     return not _of_environment(context, node)
 
 
@@ -135,7 +148,7 @@ def _spelling(context: Context, number: str) -> Spelling:
     }[number]
 
 
-def _early(context: Context, node: cst.BaseExpression, number: str) -> None:
+def _early(context: Context, node: cst.CSTNode, number: str) -> None:
     if context.replicas.counts.only_counts(node):
         return  # the launch takes it away
     if context.replicas.style is Style.SPAWN and any(_of_environment(context, n) for n in walk(node)):

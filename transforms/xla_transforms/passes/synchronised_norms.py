@@ -60,4 +60,6 @@ def _leave_out(context: Context, call: cst.Call) -> None:
         change.replace(call, "{0}", model)
     if context.distributed:
         message = "batch norms see the batch of one replica: the statistics differ from those over all"
+        if context.replicas.groups.needed:
+            message = f"SyncBatchNorm raises on an XLA device beside a process group; without it {message}"
         context.plan.report(CONVERTED, call, message, _ADVICE)

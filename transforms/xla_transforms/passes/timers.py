@@ -59,7 +59,7 @@ def run(context: Context) -> None:
         wait = context.target.wait.shown()
         advice = f"measure with time.perf_counter() behind {wait}"
         for call in made:
-            line = context.index.source.span(odd).line
+            line = context.program.line_of(odd, context.index)
             message = f"this event stays: line {line} uses it in a way that is not understood"
             context.plan.report(LEFT, call, message, advice)
 

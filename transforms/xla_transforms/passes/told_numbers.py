@@ -69,7 +69,7 @@ def _joined(context: Context, call: cst.Call) -> None:
         value = value_of(call, name, position)
         if value is None or getattr(value, "value", "") == "None":
             continue
-        if any(same(value, count) for count in _counts(context)):
+        if any(same(value, count) for count in _counts(context)) or context.replicas.counts.is_total(value):
             continue
         if number_of(context.roles, value) is None and context.replicas.number(value) not in kinds:
             text = context.index.source.code(value)

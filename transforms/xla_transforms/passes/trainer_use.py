@@ -68,7 +68,7 @@ def _optimizer(context: Context, call: cst.Call, pair: cst.BaseExpression) -> No
     settled = context.program.mentions("set_swap_module_params_on_conversion")
     if statement is None or settled or all(_moved_before(context, optimizer) for optimizer in made):
         return
-    line = context.roles.index(made[0]).source.span(made[0]).line
+    line = context.program.line_of(made[0], context.index)
     message = f"the optimizer of line {line} is built before Trainer moves the model"
     if not context.target.swaps_parameters:
         context.plan.report(ORDER, pair, message, _ORDER_ADVICE)

@@ -29,12 +29,23 @@ METHOD = Rule(
     Severity.ERROR,
     Safety.DISPLAY,
 )
-RULES = (UNUSED, METHOD)
+LEFT_OUT = Rule(
+    "XLA621",
+    "parameters-left-out",
+    "DistributedDataParallel left parameters out whose gradients are averaged now.",
+    "xm.broadcast_master_param and xm.reduce_gradients know of no such list: experts of which each process "
+    "has its own become equal (pytorch/xla v2.9.0, core/xla_model.py).",
+    Severity.ERROR,
+    Safety.DISPLAY,
+)
+RULES = (UNUSED, METHOD, LEFT_OUT)
 
 _METHODS = {
     "register_comm_hook": "leave it out: gradients are averaged as they are",
     "join": "leave it out, and see that all replicas have as many batches (drop_last=True)",
 }
+_IGNORED = "_ddp_params_and_buffers_to_ignore"
+_IGNORES = "_set_params_and_buffers_to_ignore_for_model"
 _JOIN = "torch.distributed.algorithms.join.Join"
 
 
@@ -46,6 +57,11 @@ def run(context: Context) -> None:
         if context.roles.index(call) is context.index:
             _unused(context, call)
     _joined(context)
+    if wrappers.calls and (place := _left_out(context)) is not None:
+        message = "DistributedDataParallel left out what is named here; on XLA it is averaged as all else is"
+        advice = "broadcast the other parameters alone, and average their gradients alone (xm.all_reduce "
+        advice += "with scale=) before a plain optimizer.step()"
+        context.plan.report(LEFT_OUT, place, message, advice)
     for name, advice in _METHODS.items():
         for call in context.program.calls.get(name, ()):
             base = receiver(call) if context.roles.index(call) is context.index else None
@@ -60,6 +76,14 @@ def _joined(context: Context) -> None:
         if path == _JOIN and any(context.replicas.wrappers.holds(value) for value in _listed(call)):
             message = "Join() asks a model for what DistributedDataParallel gave it, and that is gone"
             context.plan.report(METHOD, call, message, _METHODS["join"])
+
+
+def _left_out(context: Context) -> cst.CSTNode | None:
+    """Where a module first says which parameters the wrapper has nothing to do with."""
+    calls = [c for c in context.program.calls.get(_IGNORES, ()) if context.roles.index(c) is context.index]
+    written = (cst.AssignTarget, cst.AugAssign)
+    named = context.index.attributed(_IGNORED)
+    return next(iter(calls), next((n for n in named if isinstance(context.index.parent(n), written)), None))
 
 
 def _listed(call: cst.Call) -> list[cst.BaseExpression]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,11 +11,12 @@ import libcst as cst
 from xla_transforms.replicas.starts import Launch, Starts
 from xla_transforms.roles import Kind
 from xla_transforms.roles.calls import callers
-from xla_transforms.roles.ranks import LOCAL_WORLD_SIZE, WORLD_SIZE, joined
-from xla_transforms.scopes import ModuleIndex, parameters
+from xla_transforms.roles.ranks import LOCAL_WORLD_SIZE, WORLD_SIZE, given, joined
+from xla_transforms.scopes import Binding, How, ModuleIndex, parameters
 from xla_transforms.tree import argument, has_star, same, walk
 
 _SIZES = (WORLD_SIZE, LOCAL_WORLD_SIZE)
+Place = cst.Name | cst.Attribute
 
 
 class Handed(NamedTuple):
@@ -79,8 +81,9 @@ class Counts:
         return argument(site, name, position + 1) if by_position else None
 
     @property
-    def counters(self) -> list[cst.Name]:
-        """The variables that only tell how many processes to start: the names they are bound by."""
+    def counters(self) -> list[Place]:
+        """The variables, and options set by the script, that only tell how many processes to start: the
+        places they are bound by."""
         return self._only_counting[0]
 
     @property
@@ -89,23 +92,24 @@ class Counts:
         return self._only_counting[1]
 
     @cached_property
-    def _only_counting(self) -> tuple[list[cst.Name], list[Handed]]:
-        counters: dict[cst.Name, None] = {}
+    def _only_counting(self) -> tuple[list[Place], list[Handed]]:
+        counters: dict[Place, None] = {}
         handed: dict[cst.Param, Handed] = {}
         uses = {name for launch in self.starts.launches for name in self._wanted_by(launch)}
         waiting = list(uses)
         while waiting:
             fresh: list[cst.CSTNode] = []
             for bound, value in self._bound_to(waiting.pop()):
-                if isinstance(bound, cst.Name) and bound not in counters and self._read_by(bound) <= uses:
-                    counters[bound] = None
-                    fresh += [value] if value is not None else []
+                if isinstance(bound, (cst.Name, cst.Attribute)):
+                    if bound not in counters and self._read_by(bound) <= uses:
+                        counters[bound] = None
+                        fresh += [value] if value is not None else []
                 elif isinstance(bound, cst.Param) and bound not in handed and self._read_by(bound) <= uses:
                     one = self._handed(bound)
                     if one is not None:
                         handed[bound] = one
                         fresh += [arg.value for _, arg in one.calls]
-            wanted = {name for part in fresh for name in walk(part) if isinstance(name, cst.Name)}
+            wanted = {name for part in fresh for name in _places(part)}
             waiting += wanted
             uses |= wanted
         return list(counters), list(handed.values())
@@ -146,27 +150,43 @@ class Counts:
             return True
         return any(fact.node in self.starts.launching for fact in self.roles.facts(call.func))
 
-    def _bound_to(self, use: cst.Name) -> list[tuple[cst.CSTNode, cst.CSTNode | None]]:
+    def _bound_to(self, use: Place) -> list[tuple[cst.CSTNode, cst.CSTNode | None]]:
         """What binds a name, with its value: one thing, or the two ways of a choice (``_tells``)."""
-        bindings = self.roles.bindings(use)
+        bindings = self._bindings(use)
         understood = len(bindings) == 1 or self._tells(use)
         return [(b.node, b.value) for b in bindings] if understood else []
 
-    def _wanted_by(self, launch: Launch) -> set[cst.Name]:
+    def _bindings(self, use: Place) -> list[Binding]:
+        """What gives a variable its value, or an option of the command line that the script sets itself."""
+        if isinstance(use, cst.Name):
+            return self.roles.bindings(use)
+        options = self.roles.kinds(use.value) == {Kind.ARGUMENTS}
+        return [b for b in given(self.roles, use) if b.how is How.ASSIGN and not b.path] if options else []
+
+    def _wanted_by(self, launch: Launch) -> set[Place]:
         dropped = self.dropped(launch)
-        parts: list[cst.CSTNode | None] = [launch.count, *self.totals]
+        parts: list[cst.CSTNode | None] = [launch.count, *self.totals, *self.begun]
         parts += [launch.values[p] for p in dropped] if launch.values is not None else []
         for site, _ in callers(self.roles, launch.function) if launch.function is not None else ():
             parts += [self.given(launch, p, site) for p in dropped]
-        return {n for part in parts if part is not None for n in walk(part) if isinstance(n, cst.Name)}
+        return {place for part in parts if part is not None for place in _places(part)}
 
-    def _read_by(self, bound: cst.Name | cst.Param) -> set[cst.Name]:
+    def _read_by(self, bound: Place | cst.Param) -> set[Place]:
+        if isinstance(bound, cst.Attribute):
+            return self._options_read(bound)
         index = self.roles.index(bound)
         name = bound.name.value if isinstance(bound, cst.Param) else bound.value
         inside = index.function_of(bound) if isinstance(bound, cst.Param) else None
         scope = index.scopes[inside] if inside is not None else index.scope_of(bound).owner(name)
         written = {b.node for b in scope.bindings[name]} if scope is not None else set()
         return {n for n in index.named_of(scope, name) if n not in written and not self._decided(n)}
+
+    def _options_read(self, bound: cst.Attribute) -> set[Place]:
+        """The reads of an option anywhere in the program, by whatever its name is read."""
+        name = bound.attr.value
+        written = {binding.node for binding in self.roles.program.attributes.get(name, ())}
+        modules = self.roles.program.modules.values()
+        return {n for index in modules for n in index.attributed(name) if n not in written}
 
     def _decided(self, node: cst.Name) -> bool:
         """Whether a name is read only in a condition that goes, since there are several processes."""
@@ -180,33 +200,51 @@ class Counts:
         return False
 
     @cached_property
-    def totals(self) -> list[cst.Assign]:
-        """``args.world_size = gpus * args.world_size`` above a launch, where nothing there reads it."""
-        found = []
+    def begun(self) -> list[cst.CSTNode]:
+        """``args.rank = node * gpus`` above a launch, of which each process made its rank (``+= gpu``)."""
+        values = [v for v in joined(self.roles, "rank") if isinstance(v, cst.Attribute)]
+        found: dict[cst.CSTNode, None] = {}
+        for bindings in (given(self.roles, value) for value in values):
+            made = [b for b in bindings if b.how is How.AUGMENT and not self.starts.before(b.statement)]
+            for binding in bindings if made else ():
+                if isinstance(binding.statement, cst.Assign) and self._only_early(binding):
+                    found[binding.statement] = None
+        return list(found)
+
+    @cached_property
+    def totals(self) -> dict[cst.CSTNode, cst.Attribute]:
+        """``args.world_size = gpus * args.world_size`` above a launch, where nothing there reads it: what
+        each of such statements gives its value."""
+        found: dict[cst.CSTNode, cst.Attribute] = {}
         for value in joined(self.roles, "world_size"):
-            for node in self.roles.index(value).all(cst.Assign):
-                assert isinstance(node, cst.Assign)
-                target = node.targets[0].target
-                if not isinstance(target, cst.Attribute) or not same(target, value):
-                    continue
-                if self.starts.before(node) and not self._read(target, node):
-                    found.append(node)
+            for binding in given(self.roles, value):
+                statement, target = binding.statement, binding.node
+                assigned = isinstance(statement, (cst.Assign, cst.AugAssign))
+                if assigned and isinstance(target, cst.Attribute) and self._only_early(binding):
+                    found[statement] = target
         return found
 
-    def _read(self, target: cst.Attribute, statement: cst.Assign) -> bool:
-        """Whether the starting process itself reads what it wrote."""
+    def is_total(self, value: cst.BaseExpression) -> bool:
+        """Whether a world size is computed above a launch alone, whichever way that is come to."""
+        bindings = given(self.roles, value)
+        return bool(bindings) and all(binding.statement in self.totals for binding in bindings)
+
+    def _only_early(self, binding: Binding) -> bool:
+        """Whether the starting process gives an attribute a value that it does not read itself."""
+        statement, target = binding.statement, binding.node
+        if not isinstance(target, cst.Attribute) or not self.starts.before(statement):
+            return False
         index = self.roles.index(statement)
         end = index.source.offsets(statement)[1]
-        named = [n for n in index.attributed(target.attr.value) if same(n, target)]
-        return any(self.starts.before(n) and index.source.offsets(n)[0] > end for n in named)
+        written = {binding.node for binding in given(self.roles, target)}
+        named = [n for n in index.attributed(target.attr.value) if same(n, target) and n not in written]
+        return not any(self.starts.before(n) and index.source.offsets(n)[0] > end for n in named)
 
     def carried(self, index: ModuleIndex) -> list[cst.Attribute]:
         """Where processes of a module read a world size that was computed before they were started."""
         joins = set(self.roles.program.calls.get("init_process_group", ()))
         found: dict[cst.Attribute, None] = {}
-        for total in self.totals:
-            target = total.targets[0].target
-            assert isinstance(target, cst.Attribute)
+        for target in self.totals.values():
             for node in index.attributed(target.attr.value):
                 inside = not self.starts.before(node) and joins.isdisjoint(index.ancestors(node))
                 if inside and same(node, target):
@@ -216,12 +254,16 @@ class Counts:
     def only_counts(self, node: cst.CSTNode) -> bool:
         """Whether an expression is there for launches alone: how many processes they start."""
         index = self.roles.index(node)
-        if any(index.within(node, total) for total in self.totals):
+        if any(index.within(node, part) for part in (*self.totals, *self.begun)):
             return True
         for launch in self.starts.launches:
             count = launch.count
             if count is not None and index.within(node, count):
                 return True
-        values = [b.value for name in self.counters for b in self.roles.bindings(name)]
+        values = [b.value for place in self.counters for b in self._bindings(place)]
         values += [arg.value for one in self.handed for _, arg in one.calls]
         return any(value is not None and index.within(node, value) for value in values)
+
+
+def _places(part: cst.CSTNode) -> Iterator[Place]:
+    return (node for node in walk(part) if isinstance(node, (cst.Name, cst.Attribute)))

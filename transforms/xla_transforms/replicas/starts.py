@@ -19,7 +19,7 @@ from xla_transforms.replicas.scripts import Layout, asks_on_import, main_guard
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method, is_optimizer
-from xla_transforms.roles.ranks import INDEX
+from xla_transforms.roles.ranks import INDEX, given
 from xla_transforms.roles.spawns import SPAWNERS, Spawn, functions, skipped, spawns
 from xla_transforms.scopes import ModuleIndex, parameters
 from xla_transforms.tree import method, receiver
@@ -247,17 +247,23 @@ class Starts:
     def several_hosts(self) -> bool:
         """Whether the number that spawn gives a process is but a part of its rank: ``node * gpus + gpu``."""
         modules = self.roles.program.modules.values() if self.launches else ()
-        sums = (n for index in modules for n in index.all(cst.BinaryOperation))
-        return any(isinstance(n, cst.BinaryOperation) and self._adds_index(n) for n in sums)
+        sums = (n for index in modules for n in index.all(cst.BinaryOperation, cst.AugAssign))
+        return any(self._adds_index(n) for n in sums)
 
-    def _adds_index(self, node: cst.BinaryOperation) -> bool:
-        if not isinstance(node.operator, cst.Add):
+    def _adds_index(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.AugAssign):
+            added = isinstance(node.operator, cst.AddAssign) and self._is_index(node.value)
+            values = [b.value for b in given(self.roles, node.target)] if added else []
+            return any(_is_product(value) for value in values)
+        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Add):
             return False
         for side, other in ((node.left, node.right), (node.right, node.left)):
-            product = isinstance(other, cst.BinaryOperation) and isinstance(other.operator, cst.Multiply)
-            if product and any(f.detail == INDEX for f in self.roles.facts(side)):
+            if _is_product(other) and self._is_index(side):
                 return True
         return False
+
+    def _is_index(self, node: cst.BaseExpression) -> bool:
+        return any(f.detail == INDEX for f in self.roles.facts(node))
 
     @cached_property
     def launching(self) -> set[cst.FunctionDef]:
@@ -372,6 +378,10 @@ def _run_at_top(statements: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
 
 def _indented(guard: cst.If) -> bool:
     return isinstance(guard.body, cst.IndentedBlock)
+
+
+def _is_product(node: cst.CSTNode | None) -> bool:
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)
 
 
 def _target(assign: cst.CSTNode | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from xla_transforms.roles.facts import Facts, Kind
-from xla_transforms.tree import string_value
+from xla_transforms.tree import string_key, string_value
 
 if TYPE_CHECKING:
     from xla_transforms.roles import Roles
@@ -63,8 +63,8 @@ def _by_key(roles: Roles, entry: cst.Subscript) -> Iterator[Added]:
     parent = roles.program.parent(entry)
     target = roles.program.parent(parent) if parent is not None else None
     if isinstance(target, cst.Assign) and any(t.target is entry for t in target.targets):
-        yield Added(target.value, _key(entry))
-    yield from _nested(roles, entry, _key(entry))
+        yield Added(target.value, string_key(entry))
+    yield from _nested(roles, entry, string_key(entry))
 
 
 def _nested(roles: Roles, entry: cst.BaseExpression, key: str | None) -> Iterator[Added]:
@@ -85,11 +85,6 @@ def _by_method(call: cst.Call, name: str) -> Iterator[Added]:
     elif name in _ALL:
         yield from (Added(value, whole=True) for value in plain)
         yield from (Added(arg.value, arg.keyword.value) for arg in call.args if arg.keyword is not None)
-
-
-def _key(node: cst.Subscript) -> str | None:
-    first = node.slice[0].slice if len(node.slice) == 1 else None
-    return string_value(first.value) if isinstance(first, cst.Index) else None
 
 
 def _places(roles: Roles, made: cst.CSTNode) -> Iterator[cst.BaseExpression]:

@@ -60,6 +60,8 @@ def bound(roles: Roles, binding: Binding) -> Facts:
 
 def _augmented(roles: Roles, binding: Binding) -> Facts:
     assert binding.value is not None
+    if isinstance(binding.statement, cst.AugAssign) and (ranked := ranks.augmented(roles, binding.statement)):
+        return ranked
     facts = roles.facts(binding.value)
     numbers = of_kind(facts, Kind.NUMBER)  # what is computed from a rank or a size is neither
     return of_kind(facts, Kind.TENSOR) or (fact(Kind.NUMBER) if numbers else NOTHING)

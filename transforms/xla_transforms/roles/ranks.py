@@ -15,7 +15,7 @@ import libcst as cst
 
 from xla_transforms.roles.facts import NOTHING, Fact, Facts, Kind, fact
 from xla_transforms.roles.spawns import functions, skipped, spawns
-from xla_transforms.scopes import How
+from xla_transforms.scopes import Binding, How
 from xla_transforms.tree import same, string_value, value_of
 
 if TYPE_CHECKING:
@@ -160,10 +160,24 @@ def _reaches(roles: Roles, node: cst.BinaryOperation, value: cst.BaseExpression)
     assign = roles.index(node).parent(node)
     if node is value or not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return node is value
-    target = assign.targets[0].target
+    bindings = given(roles, value)
+    return any(b.value is node for b in bindings) and not any(b.how is How.AUGMENT for b in bindings)
+
+
+def augmented(roles: Roles, node: cst.AugAssign) -> Facts:
+    """``args.rank += gpu``, of what is the rank of the group, or its size, from there on."""
+    for name, detail in (("rank", RANK), ("world_size", WORLD_SIZE)):
+        if any(b.statement is node for value in joined(roles, name) for b in given(roles, value)):
+            return fact(Kind.NUMBER, detail, node)
+    return NOTHING
+
+
+def given(roles: Roles, value: cst.BaseExpression) -> list[Binding]:
+    """What may give a variable, or an attribute of what is written alike, its value."""
     if isinstance(value, cst.Name):
-        return isinstance(target, cst.Name) and any(b.value is node for b in roles.bindings(value))
-    return isinstance(value, cst.Attribute) and same(target, value)
+        return roles.bindings(value)
+    every = roles.program.attributes.get(value.attr.value, ()) if isinstance(value, cst.Attribute) else ()
+    return [b for b in every if same(b.node, value)]
 
 
 def of_parameter(roles: Roles, function: cst.CSTNode, position: int) -> Facts:
