@@ -23,7 +23,7 @@ _AROUND = (cst.For, cst.While, cst.FunctionDef)
 def functions_called(roles: Roles, function: cst.FunctionDef) -> Iterator[cst.FunctionDef]:
     """The functions of its own module that a function calls."""
     index = roles.index(function)
-    for call in (n for n in walk(function.body) if isinstance(n, cst.Call)):
+    for call in index.inside(function.body, cst.Call):
         for item in roles.facts(call.func):
             own = item.kind is Kind.FUNCTION and item.node is not None and roles.index(item.node) is index
             if own and isinstance(item.node, cst.FunctionDef):

@@ -18,12 +18,10 @@ from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, know
 from xla_transforms.roles.flow import reaching
 from xla_transforms.roles.questions import Questions
 from xla_transforms.scopes import Binding, How, ModuleIndex
-from xla_transforms.tree import walk
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
 
 Answer = TypeVar("Answer")
-_EXITS = {cst.Return, cst.Yield}
 
 
 class Roles:
@@ -140,8 +138,7 @@ class Roles:
     def exits(self, function: cst.FunctionDef) -> list[cst.CSTNode]:
         """The ``return`` and ``yield`` of a function itself."""
         if function not in self._exits:
-            own = walk(function.body, into_functions=False)
-            self._exits[function] = [n for n in own if type(n) in _EXITS]
+            self._exits[function] = list(self.index(function).own(function.body, cst.Return, cst.Yield))
         return self._exits[function]
 
     def fold(self, condition: cst.CSTNode) -> bool | None:
