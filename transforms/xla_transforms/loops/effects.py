@@ -45,6 +45,9 @@ class Effects:
 
     def of_call(self, call: cst.Call) -> Effect:
         """What one call does by itself, its arguments not counted."""
+        return self.roles.remembered(("does", id(call)), lambda: self._of_call(call))
+
+    def _of_call(self, call: cst.Call) -> Effect:
         roles, name = self.roles, method(call)
         base = receiver(call)
         if name == "backward" and base is not None and not roles.path(call.func).startswith("builtins"):
