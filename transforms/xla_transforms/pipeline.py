@@ -354,7 +354,7 @@ class _Module:
     def _import_sites(self, code: str, written: list[Site], ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
         wanted = plan.wanted_imports(ids, [site for site in written if not site.change])
-        removals = unused_imports(self.context.index, code, plan.imports.replaced(wanted))
+        removals = unused_imports(self.context.index, code, written, plan.imports.replaced(wanted))
         sites = []
         first = min(site.start for site in written)
         for offset, lines in plan.imports.placed(wanted, first).items():
