@@ -28,10 +28,14 @@ def inserted(code: str, *modules: str) -> str:
     return code
 
 
+def everything(code: str) -> Site:
+    return Site(0, len(code), lambda render: "", 0, 0)
+
+
 def cleaned(code: str, new: str) -> str:
     """What is left of ``code``'s imports when its text becomes ``new`` elsewhere."""
     index = context_of(code).index
-    return apply(code, Renderer(index, unused_imports(index, new)).edits())
+    return apply(code, Renderer(index, unused_imports(index, new, [everything(code)])).edits())
 
 
 # ---- names
@@ -176,8 +180,9 @@ def test_a_block_of_which_none_stays_leaves_no_gap(before: str, behind: str) -> 
 
 
 def test_where_something_comes_to_stand_there_is_no_gap() -> None:
-    index = context_of("import torch\n\nimport os\n\nx = os.sep\n").index
-    removals = unused_imports(index, "import torch\nx = 1\n")
+    text = "import torch\n\nimport os\n\nx = os.sep\n"
+    index = context_of(text).index
+    removals = unused_imports(index, "import torch\nx = 1\n", [everything(text)])
     line = Site(24, 24, lambda render: "import torch_xla\n", 0, 0)
     code = Renderer(index, [line, *removals]).code()
     assert code == "import torch\n\nimport torch_xla\n\nx = os.sep\n"

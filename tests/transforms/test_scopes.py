@@ -6,7 +6,9 @@ import libcst as cst
 import pytest
 from transforms.binding import index_of, kind_of, name, owner, reaching
 
+from xla_transforms.program import Program
 from xla_transforms.scopes import How, parameters
+from xla_transforms.source import Source
 from xla_transforms.tree import walk
 
 # ---- whose name it is
@@ -300,3 +302,43 @@ def test_the_nodes_of_a_type_in_a_part_are_those_that_a_walk_finds() -> None:
         assert index.inside(part, cst.Call) == calls
         found += len(calls)
     assert found > 15
+
+
+def test_the_nodes_of_some_types_are_found_with_those_of_inner_functions_or_without() -> None:
+    index = index_of(
+        """
+        @d(0)
+        def f(x, y=g(1)):
+            h(lambda: i(x))
+            for j in k(x):
+                class A(l(2)):
+                    a = m(x)
+                    def n(self): return o(3)
+                if p(j):
+                    break
+            return q(x)
+        """
+    )
+    kinds = (cst.Call, cst.FunctionDef, cst.Break)
+    for part in walk(index.source.module):
+        assert index.below(part) == list(walk(part))
+        assert index.inside(part, *kinds) == [n for n in walk(part) if type(n) in kinds]
+        own = [n for n in walk(part, into_functions=False) if type(n) in kinds]
+        assert list(index.own(part, *kinds)) == own
+        assert index.last(part) == index.number(list(walk(part))[-1])
+
+
+def test_what_stands_in_one_module_stands_in_no_part_of_another() -> None:
+    text = "def f(x):\n    return g(x)\n"
+    program = Program((name, Source(text)) for name in ("one", "other"))
+    one, other = program.modules.values()
+    (call,), (here,) = one.all(cst.Call), one.all(cst.FunctionDef)
+    (there,) = other.all(cst.FunctionDef)
+    for outer in (call, here, one.source.module):
+        assert one.within(call, outer)
+        assert other.within(call, outer)
+    for outer in (there, other.source.module):
+        assert not one.within(call, outer)
+        assert not other.within(call, outer)
+    assert not one.within(here, call)
+    assert not one.within(one.source.module, here)

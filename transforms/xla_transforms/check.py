@@ -62,19 +62,20 @@ def names(tree: ast.Module) -> Names:
     stack: list[object] = [tree]
     while stack:
         node = stack.pop()
-        if isinstance(node, ast.Name):
+        if isinstance(node, list):
+            stack += node
+        elif isinstance(node, ast.Name):
             _name(node, found)
         elif isinstance(node, ast.Constant):
             _constant(node, found)
         elif isinstance(node, ast.AST):
             if type(node) in _BINDERS:
                 _binder(node, found)
-            for field_name in node._fields:
-                value = getattr(node, field_name, None)
-                stack.extend(value) if isinstance(value, list) else stack.append(value)
+            stack += [getattr(node, name, None) for name in node._fields if name not in _WITHOUT_NAMES]
     return found
 
 
+_WITHOUT_NAMES = {"ctx", "op", "ops"}
 _BINDERS = {
     ast.alias, ast.arg, *_DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.Global,
     ast.Nonlocal,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 
 import libcst as cst
 
@@ -11,6 +12,7 @@ from xla_transforms.ignores import spares
 from xla_transforms.plan import Plan, Site
 from xla_transforms.scopes import How, ModuleIndex
 
+_WORD = re.compile(r"\w+")
 _REMOVABLE = (
     "torch.cuda",
     "torch.amp",
@@ -28,15 +30,19 @@ _REMOVABLE = (
 )
 
 
-def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()) -> list[Site]:
-    """Sites that drop the imports of such names that ``code``, the new text, no longer uses.
+def unused_imports(
+    index: ModuleIndex, code: str, sites: Iterable[Site], replaced: Collection[str] = ()
+) -> list[Site]:
+    """Sites that drop the imports of such names that ``code``, the text that ``sites`` give, no longer uses.
 
     ``replaced`` are names that a new line imports from elsewhere.
     """
+    rewritten = words_in(index.source.text, sites) | set(replaced)
     candidates = [
         (statement, alias, name)
         for scope in index.scopes.values()
         for name, bindings in scope.bindings.items()
+        if name in rewritten
         for binding in bindings
         if binding.how is How.IMPORT and removable(binding.name)
         for statement, alias in [(binding.statement, binding.node)]
@@ -47,13 +53,18 @@ def unused_imports(index: ModuleIndex, code: str, replaced: Collection[str] = ()
     if tree is None or old is None:
         return []
     gone = (old.used - check.names(tree).used) | set(replaced)
-    sites: list[Site] = []
+    found: list[Site] = []
     for statement in dict.fromkeys(s for s, _, name in candidates if name in gone):
         if spares(index.source.text, index.source.span(statement)):
             continue
         stale = [alias for s, alias, name in candidates if s is statement and name in gone]
-        sites += _drop(index, statement, stale)
-    return sites
+        found += _drop(index, statement, stale)
+    return found
+
+
+def words_in(text: str, sites: Iterable[Site]) -> set[str]:
+    """The words of a text that stand where sites write: other names are read as they were."""
+    return {word for site in sites for word in _WORD.findall(text, site.start, site.end)}
 
 
 def removal(index: ModuleIndex, statement: cst.CSTNode) -> Site:

@@ -52,7 +52,7 @@ def map_texts(
     """Map decoded modules, those that import one another together; see ``engine.map_program``."""
     batch, project = _Batch(texts, settings, failure), ProjectMap()
     read: set[str] = set()
-    for group in batch.groups(lambda text: "torch" in text or _own(text)):
+    for group in batch.groups(mapped=True):
         try:
             Mapper(batch.analysed(group), project, commands).run()
         except TooMuch:
@@ -62,16 +62,6 @@ def map_texts(
     project.failed = {path: outcome.findings[0].message for path, outcome in failed}
     project.others += [path for path in texts if path not in read and path not in project.failed]
     return project
-
-
-def _own(text: str) -> bool:
-    """Whether a module makes one program of those that import it."""
-    return _speaks(text) or RELATED.search(text) is not None
-
-
-def _speaks(text: str) -> bool:
-    of_torch = "torch" in text and GPU.search(text) is not None
-    return of_torch or FRAMEWORK.search(text) is not None
 
 
 @dataclass
@@ -84,15 +74,27 @@ class _Batch:
     sources: dict[str, Source] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)  # by module name
     found: dict[str, list[Outcome]] = field(default_factory=dict)  # by path; of what is shared several
+    speaking: dict[str, bool] = field(default_factory=dict)  # of texts
 
-    def groups(self, own: Callable[[str], bool] = _own) -> list[tuple[str, ...]]:
-        """The programs; ``own`` tells of a module's text whether it makes one of those that import it."""
+    def groups(self, mapped: bool = False) -> list[tuple[str, ...]]:
+        """The programs. With ``mapped`` every module with torch makes one of those that import it."""
         for path in filter(self._readable, self.texts):
             # a.py and a/__init__.py have one name, which only one of them can keep
             name = module_name(path)
             self.paths[name if name not in self.paths else f"{name}:{path}"] = path
         modules = {name: self.texts[path][0] for name, path in self.paths.items()}
-        return groups(modules, {name for name, text in modules.items() if own(text)})
+        own = {n for n, text in modules.items() if (mapped and "torch" in text) or self._own(text)}
+        return groups(modules, own)
+
+    def _own(self, text: str) -> bool:
+        """Whether a module makes one program of those that import it."""
+        return self._speaks(text) or RELATED.search(text) is not None
+
+    def _speaks(self, text: str) -> bool:
+        if text not in self.speaking:
+            of_torch = "torch" in text and GPU.search(text) is not None
+            self.speaking[text] = of_torch or FRAMEWORK.search(text) is not None
+        return self.speaking[text]
 
     def outcome(self, path: str) -> Outcome:
         """What became of a file. Where programs that share it want different things it is left."""
@@ -109,7 +111,7 @@ class _Batch:
         One that is no program's own is read with those that import it, or not at all.
         """
         text = self.texts[path][0]
-        if not _speaks(text):
+        if not self._speaks(text):
             return True
         return (not concerns(text) and check.parse(text) is not None) or self._parsed(path)
 
@@ -119,13 +121,13 @@ class _Batch:
             self.sources[path] = self.sources.get(path) or Source(text, path)
         except SourceError as error:
             left = Outcome(path, data, text, text, encoding)
-            self.found[path] = [self.failure(path, data, error) if _speaks(text) else left]
+            self.found[path] = [self.failure(path, data, error) if self._speaks(text) else left]
         return path in self.sources
 
     def migrate(self, group: Sequence[str]) -> None:
         """Migrate a program; one that does not concern the tool is left."""
         said = [self.texts[self.paths[name]][0] for name in group]
-        if not (any(map(concerns, said)) and any(map(_speaks, said))):
+        if not (any(map(concerns, said)) and any(map(self._speaks, said))):
             return
         earlier = {path: list(found) for path, found in self.found.items()}
         try:
@@ -140,7 +142,7 @@ class _Batch:
         advice = "migrate the entries one by one, each with what it imports: xla-migrate -m package.train"
         for path in (self.paths[name] for name in group):
             text, data, _ = self.texts[path]
-            if _speaks(text):
+            if self._speaks(text):
                 error = SourceError(LARGE.code, message, advice=advice)
                 self.found[path] = [self.failure(path, data, error)]
 
@@ -352,7 +354,7 @@ class _Module:
     def _import_sites(self, code: str, written: list[Site], ids: Collection[int] | None) -> list[Site]:
         plan, source = self.context.plan, self.context.index.source
         wanted = plan.wanted_imports(ids, [site for site in written if not site.change])
-        removals = unused_imports(self.context.index, code, plan.imports.replaced(wanted))
+        removals = unused_imports(self.context.index, code, written, plan.imports.replaced(wanted))
         sites = []
         first = min(site.start for site in written)
         for offset, lines in plan.imports.placed(wanted, first).items():

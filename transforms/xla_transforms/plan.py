@@ -18,7 +18,7 @@ from xla_transforms.findings import Change, Finding, Rule, Safety, Severity, Spa
 from xla_transforms.imports import ImportTable
 from xla_transforms.scopes import ModuleIndex
 from xla_transforms.targets.base import Spelling
-from xla_transforms.tree import walk
+from xla_transforms.tree import STATEMENTS, walk
 
 Piece = cst.CSTNode | tuple[int, int]
 Render = Callable[[Piece], str]
@@ -226,6 +226,7 @@ class Plan:
         self.index = index
         self.imports = ImportTable(index)
         self._claimed: dict[int, int] = {}  # the change that writes a node, by the node's ``id``
+        self._gone: list[tuple[int, int]] = []  # what stands in such statements: the first number, the last
         self.planned: list[Planned] = []
         self.findings: list[Finding] = []
         self._order = 0
@@ -307,18 +308,18 @@ class Plan:
         if id(node) in self._claimed:
             raise Conflict(self._claimed[id(node)])
         self._claimed[id(node)] = change
+        if STATEMENTS[type(node)]:
+            self._gone.append((self.index.number(node), self.index.last(node)))
 
     def free(self, node: cst.CSTNode) -> bool:
         """Whether an expression may still be written: nobody writes it, nor removes its statement.
 
         A change of an expression around it does not count: both compose.
         """
-        claimed = self._claimed
-        if not claimed:
-            return True
-        if id(node) in claimed:
+        if id(node) in self._claimed:
             return False
-        return claimed.keys().isdisjoint(map(id, self.index.statements(node)))
+        number = self.index.number(node) if self._gone else 0
+        return not any(first <= number <= last for first, last in self._gone)
 
     def report(
         self,

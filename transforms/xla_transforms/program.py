@@ -22,6 +22,7 @@ class Program:
     def __init__(self, sources: Iterable[tuple[str, Source]]) -> None:
         self._parents: Parents = {}
         self.modules = {name: ModuleIndex(source, name, self._parents) for name, source in sources}
+        self._only = next(iter(self.modules.values())) if len(self.modules) == 1 else None
         self._found: dict[tuple[str, ModuleIndex], ModuleIndex | None] = {}
         self._mentioned: dict[tuple[str, ...], bool] = {}
         self._said: dict[tuple[str, ...], bool] = {}
@@ -36,8 +37,8 @@ class Program:
 
     def index_of(self, node: cst.CSTNode) -> ModuleIndex:
         """The module in which a node stands."""
-        if len(self.modules) == 1:
-            return next(iter(self.modules.values()))
+        if self._only is not None:
+            return self._only
         held = self._parents.get(id(node))
         return held[1].index if held is not None else self._by_root[node]  # type: ignore[index]
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import cast
 
 import libcst as cst
 
+from xla_transforms.ordered import Ordered
 from xla_transforms.source import Source
 from xla_transforms.tree import (
     COMPREHENSIONS,
@@ -26,8 +27,6 @@ from xla_transforms.tree import (
     children,
     dotted,
 )
-
-Node = TypeVar("Node", bound=cst.CSTNode)
 
 
 class How(Enum):
@@ -148,7 +147,7 @@ class Around:
 Parents = dict[int, tuple[cst.CSTNode, Around, "Scope", int]]
 
 
-class ModuleIndex:
+class ModuleIndex(Ordered):
     """Parents, scopes and bindings of one module."""
 
     def __init__(
@@ -157,11 +156,11 @@ class ModuleIndex:
         name: str = "__main__",
         parents: Parents | None = None,
     ) -> None:
+        super().__init__()
         self.source = source
         self.name = name
         self._parents: Parents = {} if parents is None else parents
         self.scopes: dict[cst.CSTNode, Scope] = {}
-        self.nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
         self._owned: dict[str, dict[Scope | None, list[cst.Name]]] = {}
         self._held: dict[int, list[tuple[Binding, set[int]]]] = {}
@@ -173,15 +172,15 @@ class ModuleIndex:
     def _index(self) -> None:
         root: cst.CSTNode = self.source.module
         top = self.scopes[root] = Scope(root, None)
-        self.nodes[type(root)].append(root)
-        stack = [(child, root, top, self._top) for child in reversed(children(root))]
+        self._put(root, 0)
+        stack = [(child, root, 0, top, self._top) for child in reversed(children(root))]
         number = 0
         while stack:
-            node, parent, scope, around = stack.pop()
+            node, parent, above, scope, around = stack.pop()
             kind = type(node)
             number += 1
             self._parents[id(node)] = parent, around, scope, number
-            self.nodes[kind].append(node)
+            self._put(node, above)
             if kind in _BINDERS:
                 _bind(self, node, scope)
             inner, divides = scope, kind in _DIVIDED
@@ -195,29 +194,12 @@ class ModuleIndex:
                 around = Around(self, node, around.branch)
             for child in reversed(children(node)):
                 held = _way(node, child, around) if kind is cst.If else around
-                stack.append((child, node, _scope_for(node, child, inner) if divides else scope, held))
+                looked_up = _scope_for(node, child, inner) if divides else scope
+                stack.append((child, node, number, looked_up, held))
 
-    def all(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
-        """Every node of the given types, in source order within a type."""
-        for kind in kinds:
-            yield from self.nodes[kind]
-
-    def inside(self, node: cst.CSTNode, kind: type[Node]) -> list[Node]:
-        """The nodes of one type in a part of the module, that part among them, in source order.
-
-        What ``walk`` would find, at the cost of what is found and not of all that is looked through.
-        """
-        found = cast("list[Node]", self.nodes[kind])
-        if node is self.source.module:
-            return found
-        last = node
-        while below := children(last):
-            last = below[-1]
-        first = bisect.bisect_left(found, self._number(node), key=self._number)
-        return found[first : bisect.bisect_right(found, self._number(last), first, key=self._number)]
-
-    def _number(self, node: cst.CSTNode) -> int:
-        return self._parents[id(node)][3]
+    def number(self, node: cst.CSTNode) -> int:
+        held = self._parents.get(id(node))
+        return held[3] if held is not None else 0
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         held = self._parents.get(id(node))
@@ -364,7 +346,12 @@ class ModuleIndex:
         return self._held[key]
 
     def within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
-        return node is outer or any(a is outer for a in self.ancestors(node))
+        """Whether a node of the program is another one, or stands in it."""
+        held, around = self._parents.get(id(node)), self._parents.get(id(outer))
+        if held is None or around is None:
+            return node is outer or (held is not None and outer is held[1].index.source.module)
+        index = held[1].index
+        return index is around[1].index and around[3] <= held[3] <= index.last(outer)
 
 
 def _way(statement: cst.CSTNode, child: cst.CSTNode, around: Around) -> Around:

@@ -22,7 +22,7 @@ _LAYOUT = {
 FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef)
 LOOPS = (cst.For, cst.While)
-_CODE_OF_ITS_OWN = {cst.FunctionDef, cst.Lambda, cst.ClassDef}
+CODE_OF_ITS_OWN = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 _WAYS = (cst.If, cst.Else, cst.ExceptHandler, cst.ExceptStarHandler, cst.Finally, cst.MatchCase)
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
@@ -85,7 +85,7 @@ def walk(node: cst.CSTNode, *, into_functions: bool = True) -> Iterator[cst.CSTN
     while stack:
         current = stack.pop()
         yield current
-        if not into_functions and current is not node and type(current) in _CODE_OF_ITS_OWN:
+        if not into_functions and current is not node and type(current) in CODE_OF_ITS_OWN:
             continue
         stack.extend(reversed(children(current)))
 

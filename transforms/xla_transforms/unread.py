@@ -6,14 +6,13 @@ other code may reach: names that other modules use, those of notebooks, and all 
 
 from __future__ import annotations
 
-import re
 import symtable
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from xla_transforms.cleanup import removal
+from xla_transforms.cleanup import removal, words_in
 from xla_transforms.ignores import spares
 from xla_transforms.plan import Site
 from xla_transforms.roles import Roles
@@ -33,9 +32,6 @@ _PLAIN = (
     cst.Attribute, cst.UnaryOperation, cst.BinaryOperation, cst.BooleanOperation, cst.Comparison,
     cst.IfExp, cst.List, cst.Tuple,
 )  # fmt: skip
-
-
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Unread:
     def sites(self, code: str, sites: Sequence[Site]) -> list[Site]:
         """Sites that take out what ``code``, the text that ``sites`` give, does not read."""
         text, gone = self.index.source.text, {s.removes for s in sites if s.removes is not None}
-        names = {word for s in sites for word in _WORD.findall(text, s.start, s.end)}
+        names = words_in(text, sites)
         variables = [v for v in self._variables(names) if not gone.issuperset(v.statements)]
         table = _table(code) if variables else None
         if table is None:
@@ -82,8 +78,9 @@ class Unread:
         for scope in self.scopes:
             for name in sorted(scope.bindings.keys() & names):
                 statements = tuple(dict.fromkeys(b.statement for b in scope.bindings[name]))
-                told = scope.parent is None and (not all(map(self._runs, statements)) or self._told(name))
-                if not told and self._was_read(scope, name) and all(map(self._removable, statements)):
+                own = scope.parent is not None
+                read = (own or all(map(self._runs, statements))) and self._was_read(scope, name)
+                if read and all(map(self._removable, statements)) and (own or not self._told(name)):
                     yield Variable(name, scope, statements)
 
     def _was_read(self, scope: Scope, name: str) -> bool:

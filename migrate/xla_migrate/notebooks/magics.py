@@ -22,6 +22,8 @@ _PYTHON_LINES = re.compile(r"(%(?:time|prun|memit)[ \t]+)([^\s-].*)")
 _CELL = re.compile(r"[ \t]*%%(\w+)[^\n]*(?:\n|$)")
 _LINE = re.compile(r"[%!?/,;]|[\w.*\[\]]+\?\??[ \t]*$")
 _ASSIGNED = re.compile(r"([\w.,* \t]*\w[ \t]*=[ \t]*)([%!].*)", re.DOTALL)
+# What a cell has in which a line may be one of these: most have nothing of the kind.
+_FOREIGN = re.compile(r"^[ \t\r]*[%!?/,;]|=[ \t]*[%!]|\?[ \t\r]*$", re.MULTILINE)
 _COMMAND = re.compile(r"(?:[^\n\\]|\\(?:\r?\n)?)*(?:\n|$)")  # only a backslash makes it go on
 _BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _TOKEN = re.compile(rf"(?:{LITERAL_OR_COMMENT.pattern})|\\\r?\n|[()\[\]{{}}]|\n")
@@ -112,7 +114,7 @@ def mask(source: str, name: str, opaque: Container[str] = ()) -> Masked:
         heading = Magic(written, f"# {token}", f"# {token}")
         place = _masked_at(found, source, heading, token, place, head.start())
         found.heading = found.text
-    for start, end in _logical_lines(source, place):
+    for start, end in _logical_lines(source, place) if _FOREIGN.search(source, place) else ():
         token = f"{name}{len(found.magics)}"
         front, magic = _magic(source[start:end], token, token in opaque)
         if magic is not None:

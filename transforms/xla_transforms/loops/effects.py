@@ -11,10 +11,10 @@ from xla_transforms.loops.hidden import HiddenSteps
 from xla_transforms.roles import Kind, Roles, classes
 from xla_transforms.roles.calls import sites
 from xla_transforms.roles.structure import loaders_behind
-from xla_transforms.tree import LOOPS, children, method, receiver, same, walk
+from xla_transforms.tree import CODE_OF_ITS_OWN, LOOPS, method, receiver, same, walk
 
-_OWN_CODE = {cst.FunctionDef, cst.ClassDef, cst.Lambda}
 _LOOPS = set(LOOPS)
+_APART = (*CODE_OF_ITS_OWN, *LOOPS)
 _CLIPS = "torch.nn.utils.clip_grad"
 _DEPTH = 3  # calls that are followed, one in the other
 _SAVED = {"zero_grad", "unscale_", "update", "scale"}
@@ -46,6 +46,9 @@ class Effects:
 
     def of_call(self, call: cst.Call) -> Effect:
         """What one call does by itself, its arguments not counted."""
+        return self.roles.remembered(("does", id(call)), lambda: self._of_call(call))
+
+    def _of_call(self, call: cst.Call) -> Effect:
         roles, name = self.roles, method(call)
         base = receiver(call)
         if name == "backward" and base is not None and not roles.path(call.func).startswith("builtins"):
@@ -176,17 +179,14 @@ class Effects:
 
         The body of a function defined here and handed on (a closure for LBFGS) counts as code of its own.
         """
-        stack = [node]
-        while stack:
-            current = stack.pop()
-            kind = type(current)
-            if current is not node and kind in _OWN_CODE:
+        index, behind = self.roles.index(node), -1
+        for inner in index.inside(node, cst.Call, *_APART):
+            if index.number(inner) <= behind:
                 continue
-            if current is not node and kind in _LOOPS and self.is_step_loop(current):
-                continue
-            if type(current) is cst.Call:
-                yield current
-            stack.extend(reversed(children(current)))
+            if type(inner) is cst.Call:
+                yield inner
+            elif inner is not node and (type(inner) not in _LOOPS or self.is_step_loop(inner)):
+                behind = index.last(inner)
 
     def is_step_loop(self, loop: cst.CSTNode) -> bool:
         """Whether each iteration of a loop is a step of training or evaluation of its own."""

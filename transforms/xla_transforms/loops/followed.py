@@ -72,7 +72,7 @@ class Followed:
                 if node in found:
                     continue
                 found.add(node)
-            for call in (n for n in walk(node) if type(n) is cst.Call):
+            for call in self.roles.index(node).inside(node, cst.Call):
                 waiting += functions_of(self.roles, call)
         return frozenset(found)
 

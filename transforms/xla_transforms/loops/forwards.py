@@ -24,8 +24,9 @@ _AROUND = (cst.For, cst.While, cst.FunctionDef)
 def functions_called(roles: Roles, function: cst.FunctionDef) -> Iterator[cst.FunctionDef]:
     """The functions of its own module that a function calls."""
     index = roles.index(function)
-    for call in (n for n in walk(function.body) if isinstance(n, cst.Call)):
-        yield from (f for f in functions_of(roles, call) if roles.index(f) is index)
+    for call in index.inside(function.body, cst.Call):
+        if isinstance(call, cst.Call):
+            yield from (f for f in functions_of(roles, call) if roles.index(f) is index)
 
 
 def surely_read(reads: Reads, node: cst.CSTNode, depth: int = 0) -> bool:

@@ -31,7 +31,7 @@ class HotPath:
         return self.roles.remembered(("hot", self.index, kind), lambda: self._nodes(kind))
 
     def _nodes(self, kind: type[cst.CSTNode]) -> list[cst.CSTNode]:
-        found = dict.fromkeys(n for root in self.roots for n in walk(root) if type(n) is kind)
+        found = dict.fromkeys(n for root in self.roots for n in self.index.inside(root, kind))
         return [node for node in found if not self.roles.dead(node)]
 
     def changes(self, node: cst.CSTNode, depth: int = 0) -> cst.Name | None:

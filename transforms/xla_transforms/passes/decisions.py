@@ -96,7 +96,8 @@ def _decide(context: Context, statement: cst.If | cst.While) -> None:
 
 def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
     """What a replica does under a condition that another one does not, where that matters to both."""
-    if any(isinstance(n, cst.Call) and n in context.replicas.alone.shared for n in walk(statement.body)):
+    shared = context.replicas.alone.shared
+    if any(call in shared for call in context.index.inside(statement.body, cst.Call)):
         return "not all of them reach the save"
     if isinstance(statement, cst.While):
         return "they do not take the same number of steps" if _trains(context, statement) else ""
@@ -106,9 +107,10 @@ def _parts_ways(context: Context, statement: cst.If | cst.While) -> str:
         return "not all of them reach the collective"
     if comes_to(context.roles, statement.body, context.once(_alterations)):
         return "their models or learning rates differ from then on"
-    only = all(isinstance(e, cst.Continue) for e in exits(statement))
-    leaves = bool(exits(statement)) and not (only and not _passes_over(context, statement))
-    leaves = leaves or any(_ends(context, n) for n in walk(statement.body))
+    leaving = exits(context.index, statement)
+    only = all(isinstance(e, cst.Continue) for e in leaving)
+    leaves = bool(leaving) and not (only and not _passes_over(context, statement))
+    leaves = leaves or any(_ends(context, c) for c in context.index.inside(statement.body, cst.Call))
     around = [a for a in context.index.ancestors(statement) if isinstance(a, LOOPS)]
     if leaves and any(_trains(context, loop) for loop in around):
         return "one of them leaves where the others go on"
@@ -131,8 +133,8 @@ def _passes_over(context: Context, statement: cst.If) -> bool:
     return False
 
 
-def _ends(context: Context, node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Call) and context.roles.path(node.func) in _ENDS
+def _ends(context: Context, call: cst.Call) -> bool:
+    return context.roles.path(call.func) in _ENDS
 
 
 def _meets(context: Context, statement: cst.If) -> bool:

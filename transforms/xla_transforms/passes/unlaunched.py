@@ -43,7 +43,7 @@ def _around(context: Context, entry: Entry) -> None:
     """Report calls of what a script runs in each process, made by a file that launches nothing."""
     if context.index is entry.index or any(e.index is context.index for e in context.replicas.starts.entries):
         return
-    calls = [node for part in entry.parts for node in walk(part) if isinstance(node, cst.Call)]
+    calls = [call for part in entry.parts for call in entry.index.inside(part, cst.Call)]
     runs = {f.node for call in calls for f in context.roles.facts(call.func) if f.kind is Kind.FUNCTION}
     joining = [f for f in runs if isinstance(f, cst.FunctionDef) and context.replicas.starts.joins(f)]
     for function in joining:

@@ -116,7 +116,8 @@ class Alone:
             if master is None or self._leaves(statement):
                 continue
             others = statement.orelse if master.only else statement.body
-            if others is not None and (exits(others) or any(isinstance(n, cst.Raise) for n in walk(others))):
+            index = self.roles.index(statement)
+            if others is not None and (exits(index, others) or index.inside(others, cst.Raise)):
                 yield statement
 
     def _conditions(self, node: cst.CSTNode) -> Iterator[cst.If]:
@@ -151,7 +152,7 @@ class Alone:
                 tests.append(outer.test)
             if isinstance(outer, (cst.IndentedBlock, cst.Module)):
                 above = list(outer.body)[: next(i for i, line in enumerate(outer.body) if line is current)]
-                tests += [s.test for s in above if isinstance(s, cst.If) and exits(s)]
+                tests += [s.test for s in above if isinstance(s, cst.If) and exits(index, s)]
             current = outer
         if any(self.replicas.master(test) is not None or _speaks_of_rank(test) for test in tests):
             return True

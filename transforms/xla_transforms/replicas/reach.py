@@ -13,7 +13,7 @@ import libcst as cst
 from xla_transforms.roles import Kind, Roles
 from xla_transforms.roles.calls import callers
 from xla_transforms.roles.classes import find_method, users
-from xla_transforms.tree import LOOPS, is_main_guard, walk
+from xla_transforms.tree import LOOPS, is_main_guard
 
 # What a call of a class, of a model, of an instance runs.
 _RUN = {Kind.CLASS: "__init__", Kind.MODEL: "forward", Kind.INSTANCE: "__call__"}
@@ -60,9 +60,9 @@ def reachable(roles: Roles, node: cst.CSTNode) -> Set[cst.FunctionDef]:
 
 def comes_to(roles: Roles, node: cst.CSTNode, sites: Collection[cst.CSTNode]) -> bool:
     """Whether a piece of code may come to one of some places, by itself or through what it calls."""
-    wanted = set(sites)
-    if not wanted or any(n in wanted for n in walk(node)):
-        return bool(wanted)
+    index = roles.index(node)
+    if not sites or any(index.within(site, node) for site in sites):
+        return bool(sites)
     return not leading(roles, sites).isdisjoint(_called_in(roles, node))
 
 

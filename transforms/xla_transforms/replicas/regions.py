@@ -10,10 +10,13 @@ import libcst as cst
 
 from xla_transforms.loops.sinks import bound_names, stored_roots
 from xla_transforms.replicas.masters import Master
-from xla_transforms.tree import LOOPS, body_of, children, walk
+from xla_transforms.scopes import ModuleIndex
+from xla_transforms.tree import CODE_OF_ITS_OWN, LOOPS, body_of, children, walk
 
 if TYPE_CHECKING:
     from xla_transforms.replicas.alone import Alone
+
+_LEAVING = (cst.Return, cst.Break, cst.Continue)
 
 
 @dataclass(eq=False)
@@ -76,7 +79,7 @@ class Split:
         if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
             return statement.name.value in needed
         made = bound_names(statement) | stored_roots(statement) | _imported(statement)
-        if exits(statement):
+        if exits(self.alone.roles.index(statement), statement):
             return True
         return bool(made & needed) or any(root.startswith("self.") for root in made)
 
@@ -110,7 +113,8 @@ class Split:
         """In the block of a guard an exit was the master's alone: the others would take it, too."""
         if isinstance(self.region.node, cst.FunctionDef):
             return
-        others = [e for e in exits(statement) if not self._as_before(e)]
+        leaving = exits(self.alone.roles.index(statement), statement)
+        others = [e for e in leaving if not self._as_before(e)]
         if others:
             obstruct(self.region, others[0], "the master leaves here, the other replicas go on")
 
@@ -121,17 +125,18 @@ class Split:
         return self.region.leaves and bare and type(before[0]) is type(leave)
 
 
-def exits(statement: cst.CSTNode) -> list[cst.CSTNode]:
-    """The statements that leave a statement by another way than its end."""
+def exits(index: ModuleIndex, statement: cst.CSTNode) -> list[cst.CSTNode]:
+    """The statements that leave a statement by another way than its end, the last one first."""
+    if type(statement) in CODE_OF_ITS_OWN:
+        return []
     found: list[cst.CSTNode] = []
-    stack: list[tuple[cst.CSTNode, bool]] = [(statement, False)]
-    while stack:
-        node, looped = stack.pop()
-        if isinstance(node, cst.Return) or (not looped and isinstance(node, (cst.Break, cst.Continue))):
+    looped = -1  # the last node of the loops so far
+    for node in index.own(statement, *_LEAVING, *LOOPS):
+        if type(node) in LOOPS:
+            looped = max(looped, index.last(node))
+        elif type(node) is cst.Return or index.number(node) > looped:
             found.append(node)
-        if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
-            stack += [(child, looped or isinstance(node, LOOPS)) for child in children(node)]
-    return found
+    return found[::-1]
 
 
 def gives_none(leave: cst.Return) -> bool:

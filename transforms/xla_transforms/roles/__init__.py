@@ -17,13 +17,11 @@ from xla_transforms.roles import evaluate, fold, handing, structure, usage
 from xla_transforms.roles.facts import NOTHING, UNKNOWN, Fact, Facts, Kind, known, of_kind, says
 from xla_transforms.roles.flow import reaching
 from xla_transforms.roles.questions import Questions
-from xla_transforms.scopes import Binding, How, ModuleIndex
-from xla_transforms.tree import walk
+from xla_transforms.scopes import Binding, Branch, How, ModuleIndex
 
 __all__ = ["UNKNOWN", "Fact", "Facts", "Kind", "Roles"]
 
 Answer = TypeVar("Answer")
-_EXITS = {cst.Return, cst.Yield}
 
 
 class Roles:
@@ -134,14 +132,15 @@ class Roles:
         if scope is None:
             return []
         found = reaching(index, name, scope, scope.bindings[name.value], self._decided)
+        if len(found) < 2:
+            return found
         alive = [b for b in found if not self.dead(b.statement)]
         return alive or found
 
     def exits(self, function: cst.FunctionDef) -> list[cst.CSTNode]:
         """The ``return`` and ``yield`` of a function itself."""
         if function not in self._exits:
-            own = walk(function.body, into_functions=False)
-            self._exits[function] = [n for n in own if type(n) in _EXITS]
+            self._exits[function] = list(self.index(function).own(function.body, cst.Return, cst.Yield))
         return self._exits[function]
 
     def fold(self, condition: cst.CSTNode) -> bool | None:
@@ -155,6 +154,9 @@ class Roles:
     def dead(self, node: cst.CSTNode) -> bool:
         """Whether a statement stands in a branch that was never taken on CUDA."""
         branch = self.index(node).branch(node)
+        return branch is not None and self.remembered(("dead", id(branch)), lambda: self._dead(branch))
+
+    def _dead(self, branch: Branch | None) -> bool:
         while branch is not None:
             with self.guarded(("dead", branch.statement)) as free:
                 value = self.fold(branch.statement.test) if free else None

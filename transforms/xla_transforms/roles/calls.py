@@ -327,6 +327,10 @@ def parameter(roles: Roles, param: cst.Param, function: cst.CSTNode) -> Facts:
     """What arrives in a parameter: by ``self``, by annotation, by the arguments of all calls, by default."""
     if not isinstance(function, cst.FunctionDef):
         return UNKNOWN
+    return roles.remembered(("arrives", id(param)), lambda: _parameter(roles, param, function))
+
+
+def _parameter(roles: Roles, param: cst.Param, function: cst.FunctionDef) -> Facts:
     params = parameters(function)
     owner = _owner(roles, function)
     if owner is not None and params and params[0] is param:

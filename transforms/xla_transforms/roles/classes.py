@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -178,6 +179,10 @@ def _of_model(item: Fact, attr: str) -> Facts:
 
 def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     """What an attribute of a class's instances is: by class body, by ``self.attr = ...``, by constructor."""
+    return roles.remembered(("of class", id(node), attr), lambda: _of_class(roles, node, attr))
+
+
+def _of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     found: set[Fact] = set()
     for owner in lineage(roles, node):
         scope = roles.index(owner).scopes[owner]
@@ -198,14 +203,22 @@ def of_class(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
 
 def buffer(roles: Roles, node: cst.ClassDef, attr: str) -> Facts:
     """What ``self.register_buffer("queue", ...)`` makes: a tensor that goes where its model goes."""
-    for call in roles.program.calls.get("register_buffer", ()):
-        owner, name = roles.index(call).class_of(call), value_of(call, "name", 0)
-        own = owner is not None and is_self(roles, receiver(call) or call)
-        value = value_of(call, "tensor", 1)
-        if own and owner is not None and string_value(name) == attr and related(roles, owner, node):
+    for owner, call in roles.remembered("buffers", lambda: _buffers(roles)).get(attr, ()):
+        if related(roles, owner, node):
+            value = value_of(call, "tensor", 1)
             nothing = value is None or getattr(value, "value", "") == "None"
             return NOTHING if nothing else fact(Kind.TENSOR, "device")
     return NOTHING
+
+
+def _buffers(roles: Roles) -> dict[str, list[tuple[cst.ClassDef, cst.Call]]]:
+    """The buffers that classes of the program register, by name, each with its class."""
+    found: dict[str, list[tuple[cst.ClassDef, cst.Call]]] = defaultdict(list)
+    for call in roles.program.calls.get("register_buffer", ()):
+        owner, name = roles.index(call).class_of(call), string_value(value_of(call, "name", 0))
+        if owner is not None and name is not None and is_self(roles, receiver(call) or call):
+            found[name].append((owner, call))
+    return found
 
 
 def is_property(roles: Roles, function: cst.FunctionDef) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from functools import cache, lru_cache
-from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
 import libcst as cst
 
-from xla_transforms.tree import children, walk
+from xla_transforms.tree import children
 
 _WORDS = 100  # nodes that are looked at to tell a node from others
 _LABELS = 1 << 14  # nodes whose labels are kept
@@ -83,8 +82,14 @@ def _label(node: cst.CSTNode | None) -> int:
     """A number for a node that is the same in every run; few other nodes of a program have it, too."""
     if node is None:
         return 0
-    inner = islice(walk(node), _WORDS)
-    return _number(" ".join(str(getattr(n, "value", type(n).__name__)) for n in inner if not children(n)))
+    words, stack = list[str](), [node]
+    for _ in range(_WORDS):
+        if stack:
+            current = stack.pop()
+            inner = children(current)
+            stack += reversed(inner)
+            words += () if inner else [str(getattr(current, "value", type(current).__name__))]
+    return _number(" ".join(words))
 
 
 Facts = frozenset[Fact]
