@@ -124,3 +124,41 @@ def test_the_default_of_an_option_and_the_learning_rate_are_told() -> None:
 def test_equal_masks_are_told() -> None:
     assert told("drop = torch.nn.Dropout(0.1)", "torch.manual_seed(1)") == ["XLA176"]
     assert told("torch.manual_seed(1)") == []
+
+
+def test_files_that_each_replica_would_write_are_told() -> None:
+    lines = ("Path('a.json').write_text('{}')", "shutil.copyfile('a', 'b')", "figure.savefig('c.png')")
+    code = "import shutil\nfrom pathlib import Path\n" + script(*lines)
+    told = [f for f in migrate(code, "one_process", settings=REPLICAS).findings if f.code == "XLA173"]
+    assert [f.message for f in told] == [
+        "Path('a.json').write_text is called by every replica",
+        "shutil.copyfile is called by every replica",
+        "figure.savefig is called by every replica",
+    ]
+    assert migrate(code, "one_process").findings == ()
+
+
+SAVE = "torch.save(model.state_dict(), 'a.pt')"
+LOAD = "model.load_state_dict(torch.load('a.pt'))"
+NORM = "model = torch.nn.Sequential(model, torch.nn.BatchNorm1d(1)).cuda()"
+
+
+def test_where_checkpoints_are_loaded_all_replicas_wait_until_one_is_written() -> None:
+    text = migrate(script(SAVE, LOAD), "checkpoints", settings=REPLICAS).code
+    assert "    xm.save(model.state_dict(), 'a.pt')\n    xm.rendezvous(\"main_written\")\n" in text
+
+
+def test_what_is_never_loaded_is_not_waited_for() -> None:
+    assert "rendezvous" not in migrate(script(SAVE), "checkpoints", settings=REPLICAS).code
+    assert "rendezvous" not in migrate(script(SAVE, LOAD), "checkpoints").code
+    assert "rendezvous" not in migrate(launched(SAVE, LOAD), "checkpoints").code
+
+
+def test_replicas_evaluate_what_they_train_by_the_same_statistics() -> None:
+    text = migrate(script(NORM, "model.train()", "model.eval()"), "replica_buffers", settings=REPLICAS).code
+    assert "    xm.broadcast_master_param(model)\n    model.eval()\n" in text
+
+
+def test_a_model_that_only_evaluates_has_the_same_statistics_anyway() -> None:
+    check_noop(script(NORM, "model.eval()"), "replica_buffers", settings=REPLICAS)
+    check_noop(script(NORM, "model.train()", "model.eval()"), "replica_buffers")

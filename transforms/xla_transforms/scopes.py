@@ -237,6 +237,11 @@ class ModuleIndex(Ordered):
         """The function whose body holds the node (lambdas and classes in between are passed)."""
         return next((a for a in self.ancestors(node) if type(a) is cst.FunctionDef), None)
 
+    def function_name(self, node: cst.CSTNode) -> str:
+        """The name of the function that holds the node, ``main`` for what the module itself runs."""
+        function = self.function_of(node)
+        return function.name.value if function is not None else "main"
+
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         return next((a for a in self.ancestors(node) if type(a) is cst.ClassDef), None)
 

@@ -13,7 +13,7 @@ from xla_transforms.findings import Rule, Safety, Severity
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import role_of
 from xla_transforms.saves import Saved, holds_tuple, saved_by
-from xla_transforms.statements import live_calls, migrating
+from xla_transforms.statements import bare, live_calls, migrating
 from xla_transforms.tree import method, receiver, value_of, walk
 
 SAVE = Rule(
@@ -148,3 +148,14 @@ def _write(context: Context, call: cst.Call) -> None:
         change.replace(call, f"{save}({{0}}, {{1}})", value, place)
     else:
         change.replace(call.func, save)
+    line = context.index.statement_of(call)
+    if line is not None and bare(context, call) is not None and _may_be_loaded(context, call):
+        tag = f'"{context.index.function_name(call)}_written"'
+        change.after(line, change.spell(context.target.rendezvous).replace("{0}", tag))
+
+
+def _may_be_loaded(context: Context, call: cst.Call) -> bool:
+    """Whether replicas may load what the master has not written to its end: one process did both in turn."""
+    loads = (c for c in context.program.calls.get("load", ()) if context.roles.path(c.func) == "torch.load")
+    waits = context.target.save_waits or context.replicas.starts.before(call)
+    return _written_by_all(context) and not waits and any(True for _ in loads)

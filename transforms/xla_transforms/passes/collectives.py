@@ -121,8 +121,7 @@ def _tag(context: Context, call: cst.Call, tags: dict[str, int]) -> str:
 
     Where one replica comes to another place than the rest, both places are one meeting and have one name.
     """
-    function = context.index.function_of(call)
-    name = function.name.value if function is not None else "main"
+    name = context.index.function_name(call)
     guards = (a for a in context.index.ancestors(call) if isinstance(a, cst.If))
     if any(context.replicas.master(guard.test) for guard in guards):
         return f"{name}_in_turn"

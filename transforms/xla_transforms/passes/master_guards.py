@@ -165,8 +165,7 @@ def _decide(context: Context, guards: Guards, region: Region) -> None:
     for test in region.decisions:
         if guards.differs(test):
             change = context.plan.change(DECIDED, test, "all replicas follow the master's decision")
-            function = context.index.function_of(test)
-            tag = f'"{function.name.value if function is not None else "main"}_saves"'
+            tag = f'"{context.index.function_name(test)}_saves"'
             spelled = change.spell(context.target.mesh_reduce)
             for number, part in enumerate((tag, "bool({value})", "lambda answers: answers[0]")):
                 spelled = spelled.replace(f"{{{number}}}", part)

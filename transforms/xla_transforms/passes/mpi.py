@@ -88,8 +88,7 @@ def _of_some(context: Context, function: cst.FunctionDef) -> cst.Call | None:
 def _write(context: Context, call: cst.Call, name: str) -> bool:
     if has_star(call):
         return False
-    function = context.index.function_of(call)
-    tag = f'"{function.name.value if function is not None else "main"}_{name.lower()}"'
+    tag = f'"{context.index.function_name(call)}_{name.lower()}"'
     if name.lower() == "barrier" and not call.args:
         change = context.plan.change(TOLD, call, "all replicas meet before they go on")
         change.replace(call, change.spell(context.target.rendezvous).replace("{0}", tag))

@@ -19,7 +19,7 @@ from xla_transforms.replicas.numbers import Amount, learning_rates, plain
 from xla_transforms.roles import Kind
 from xla_transforms.roles.classes import role_of
 from xla_transforms.statements import live_calls
-from xla_transforms.tree import argument, has_star, string_value, value_of
+from xla_transforms.tree import argument, has_star, method, string_value, value_of
 
 PRINT = Rule(
     "XLA172",
@@ -61,6 +61,12 @@ _ONCE = (
     "wandb.init",
     "mlflow.start_run",
 )
+_FILES = frozenset({
+    "matplotlib.pyplot.savefig", "numpy.save", "numpy.savetxt", "numpy.savez", "numpy.savez_compressed",
+    "os.remove", "os.rename", "os.replace", "shutil.copy", "shutil.copy2", "shutil.copyfile",
+    "shutil.copytree", "shutil.move", "shutil.rmtree", "torchvision.utils.save_image",
+})  # fmt: skip
+_METHODS = frozenset({"write_text", "write_bytes", "to_csv", "savefig", "save_pretrained"})
 _SEEDS = frozenset({"torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"})
 _DOWNLOAD_ADVICE = (
     "download before torch_xla.launch; or on the master first: the others wait at xm.rendezvous"
@@ -113,6 +119,8 @@ def _print(context: Context, call: cst.Call) -> None:
 
 
 def _writes(call: cst.Call, path: str) -> bool:
+    if path in _FILES or method(call) in _METHODS:
+        return True
     if path == "os.mkdir":
         return True
     if path == "os.makedirs":
