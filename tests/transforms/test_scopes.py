@@ -309,7 +309,7 @@ def test_the_nodes_of_some_types_are_found_with_those_of_inner_functions_or_with
         """
         @d(0)
         def f(x, y=g(1)):
-            h(lambda: i(x))
+            h(lambda: i(x), lambda: x)
             for j in k(x):
                 class A(l(2)):
                     a = m(x)
@@ -319,7 +319,7 @@ def test_the_nodes_of_some_types_are_found_with_those_of_inner_functions_or_with
             return q(x)
         """
     )
-    kinds = (cst.Call, cst.FunctionDef, cst.Break)
+    kinds = (cst.Call, cst.FunctionDef, cst.Break, cst.Name)
     for part in walk(index.source.module):
         assert index.below(part) == list(walk(part))
         assert index.inside(part, *kinds) == [n for n in walk(part) if type(n) in kinds]
