@@ -264,3 +264,27 @@ GONE = "    torch.cuda.empty_cache()\n"
 def test_the_blank_lines_around_what_goes_become_one_run(before: str, after: str) -> None:
     head = f"{HEAD}\n\ndef f(x):\n"
     assert run_only(head + before, "cuda_utilities") == head + after
+
+
+def test_comments_of_the_last_ways_of_a_choice_stay_at_its_end() -> None:
+    before = """\
+if many:
+    model = wrap(model)
+elif torch.cuda.is_available():
+    model = model.cuda()
+else:
+    # neither
+    model = model.cpu()
+    # really
+run(model)
+"""
+    after = """\
+if many:
+    model = wrap(model)
+else:
+    model = model.cuda()
+    # neither
+    # really
+run(model)
+"""
+    assert run_only(HEAD + before, "availability") == HEAD + after

@@ -84,16 +84,27 @@ class Renderer:
     def _with_comments(self, edits: list[Edit]) -> list[Edit]:
         """The edits of a piece of whole lines, and lines with the comments that would go with them.
 
-        They come above the statement, where they do not seem to speak of the one behind it.
+        They come above the statement, where they do not seem to speak of the one behind it; those of the last
+        ways of one stay at its end.
         """
         added: list[Edit] = []
         for edit in edits:
             gone = lost(self.source.comments_between(edit.start, edit.end), edit.text)
             if gone:
-                offset, indent = self._head(edit.start)
+                offset, indent = self._tail(edit) or self._head(edit.start)
                 text = "".join(f"{indent}{comment}{self.source.newline}" for comment in gone)
                 added.append(Edit(offset, offset, text))
         return sorted([*edits, *added], key=lambda e: (e.start, e.end > e.start)) if added else edits
+
+    def _tail(self, edit: Edit) -> tuple[int, str] | None:
+        """The place and the indentation of lines that go, where they end a statement that stays."""
+        source = self.source
+        statement = self.index.statement_at(edit.start) if not edit.text else None
+        if statement is None or source.line_start(edit.start) != edit.start:
+            return None
+        first, last = source.offsets(statement)[0], source.lines_end(statement)
+        inside = source.line_start(first) < edit.start and edit.end == last
+        return (edit.start, source.comment_indentation(edit.start)) if inside else None
 
     def _head(self, offset: int) -> tuple[int, str]:
         """Where the first line of the innermost statement around an offset starts, and its indentation."""

@@ -80,6 +80,11 @@ class Source:
         first, last = (bisect.bisect_left(self._comments, (offset, "")) for offset in (start, end))
         return [comment for _, comment in self._comments[first:last]]
 
+    def comment_indentation(self, offset: int) -> str:
+        """The indentation of the first line with a comment behind an offset, where there is one."""
+        first = bisect.bisect_left(self._comments, (offset, ""))
+        return self._indentation(self.line_start(self._comments[first][0]))
+
     @cached_property
     def _line_starts(self) -> list[int]:
         starts, offset = [0], 0
