@@ -288,3 +288,22 @@ else:
 run(model)
 """
     assert run_only(HEAD + before, "availability") == HEAD + after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(a, {},\n  b=1, c=2)\n", "f(a,\n  b=1, c=2)\n"),
+        ("f(a, {},  # fast\n  b=1, c=2)\n", "f(a,  # fast\n  b=1, c=2)\n"),
+        ("f(a, {}, b=1,\n  c=2)\n", "f(a, b=1,\n  c=2)\n"),
+        ("f(a,\n  {},\n  b=1, c=2)\n", "f(a,\n  b=1, c=2)\n"),
+        ("f(a,\n  {}, b=1, c=2)\n", "f(a,\n  b=1, c=2)\n"),
+        ("f(a, b=1, {})\n", "f(a, b=1)\n"),
+        ("f(a, b=1,\n  {})\n", "f(a, b=1)\n"),
+        ("f({},\n  b=1)\n", "f(b=1)\n"),
+    ],
+)
+def test_an_argument_that_goes_leaves_the_other_lines_as_they_are(before: str, after: str) -> None:
+    head = "import torch\nfrom torch.utils.data import DataLoader as f\n\nx.cuda()\n"
+    code = run_only(head + before.format("pin_memory=True"), "pinned_memory")
+    assert code == head + after

@@ -335,4 +335,4 @@ def test_neighbours_that_different_changes_take_out_of_a_list() -> None:
 
 def test_items_on_lines_of_their_own_that_different_changes_take_out() -> None:
     code = "f(\n    a(),  # one\n    b(),\n    c(),\n)\n"
-    check(code, "# one\nf(\n    c(),\n)\n", drop("a()"), drop("b()"))
+    check(code, "f(\n    # one\n    c(),\n)\n", drop("a()"), drop("b()"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from xla_transforms.comments import lost
 from xla_transforms.findings import Change, Finding, Rule, Safety, Severity, Span
 from xla_transforms.imports import ImportTable
 from xla_transforms.scopes import ModuleIndex
@@ -415,9 +416,13 @@ def _dropped_run(
     line, line_end = source.line_start(start), source.line_end(behind)
     remark = source.text[behind:line_end].strip()
     if not source.text[line:start].strip() and (not remark or remark.startswith("#")):
-        return line, line_end, source.text[line:start] + remark + source.newline if remark else ""
+        said = lost(source.comments_between(line, line_end), "")
+        return line, line_end, "".join(f"{source.text[line:start]}{text}{source.newline}" for text in said)
     if last + 1 < len(items):
-        return start, source.offsets(items[last + 1])[0], ""
+        following = source.offsets(items[last + 1])[0]
+        if first > 0 and "\n" in source.text[behind:following] and source.text[line:start].strip():
+            return line + len(source.text[line:start].rstrip()), behind, ""  # the line ends before them now
+        return start, following, ""
     return (_item_end(index, items[first - 1]), end, "") if first > 0 else (start, behind, "")
 
 

@@ -108,57 +108,6 @@ def in_double_quotes(context: Context, node: cst.CSTNode) -> bool:
     return any('"' in string.start for string in around)
 
 
-def drop_arguments(
-    context: Context, change: Planned, call: cst.Call, gone: Sequence[cst.Arg]
-) -> bool:
-    """Take arguments out of a call; ``False`` (and nothing done) where a comment would go with them."""
-    source, args = context.index.source, list(call.args)
-    if all(a in gone for a in args):
-        start, end = source.offsets(args[0])[0], source.offsets(args[-1])[1]
-        pieces = [(start, _past_comma(source.text, end), "")]
-    else:
-        pieces = list(_pieces(context, args, gone))
-    if any(source.text[start:end].count("#") > text.count("#") for start, end, text in pieces):
-        return False
-    for start, end, text in pieces:
-        change.cut(start, end, text)
-    return True
-
-
-def _pieces(
-    context: Context, args: list[cst.Arg], gone: Sequence[cst.Arg]
-) -> Iterator[tuple[int, int, str]]:
-    """The texts of arguments that go, each with one comma; runs of them in one piece.
-
-    The comment behind an argument on a line of its own stays.
-    """
-    source, position = context.index.source, 0
-    while position < len(args):
-        if args[position] not in gone:
-            position += 1
-            continue
-        start, end = source.offsets(args[position])
-        line, after = source.line_start(start), source.line_end(end)
-        rest = source.text[end:after].strip().removeprefix(",").strip()
-        if not source.text[line:start].strip() and (not rest or rest.startswith("#")):
-            yield line, after, f"{source.text[line:start]}{rest}{source.newline}" if rest else ""
-            position += 1
-            continue
-        first = position
-        while position < len(args) and args[position] in gone:
-            position += 1
-        end = source.offsets(args[position - 1])[1]
-        if position < len(args):
-            yield start, source.offsets(args[position])[0], ""
-        else:
-            yield source.offsets(args[first - 1])[1], end, ""
-
-
-def _past_comma(text: str, end: int) -> int:
-    rest = text[end:].lstrip()
-    return len(text) - len(rest) + 1 if rest.startswith(",") else end
-
-
 def define(context: Context, change: Planned, lines: Sequence[str]) -> None:
     """Write a function or class of the script's own below its imports."""
     source, offset = context.index.source, context.plan.imports.end()

@@ -11,7 +11,7 @@ import libcst as cst
 
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule, Safety, Severity
-from xla_transforms.statements import bare, drop_arguments, live_calls, migrating, sole_target
+from xla_transforms.statements import bare, live_calls, migrating, sole_target
 from xla_transforms.targets.base import XM
 from xla_transforms.tree import argument, has_star, method, receiver, same, value_of, walk
 
@@ -112,9 +112,9 @@ def _generator(context: Context, call: cst.Call) -> None:
         return
     message = "the generator lives on the CPU; tensors on the XLA device draw from it"
     change = context.plan.change(GENERATOR, call, message)
-    if drop_arguments(context, change, call, [device]):
-        advice = "each draw comes from the host: seed the device itself where that is too slow"
-        context.plan.report(GENERATOR, call, message, advice, fixed=True)
+    change.drop(call.args, [device])
+    advice = "each draw comes from the host: seed the device itself where that is too slow"
+    context.plan.report(GENERATOR, call, message, advice, fixed=True)
 
 
 def _is_compared(context: Context, call: cst.Call) -> bool:

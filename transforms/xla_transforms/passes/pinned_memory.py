@@ -11,7 +11,7 @@ import libcst as cst
 from xla_transforms.context import Context
 from xla_transforms.findings import Rule
 from xla_transforms.roles import Kind
-from xla_transforms.statements import bare, drop_arguments, live_calls, migrating
+from xla_transforms.statements import bare, live_calls, migrating
 from xla_transforms.tree import method, receiver
 
 PINNED = Rule(
@@ -33,7 +33,7 @@ def run(context: Context) -> None:
             gone = [a for a in call.args if a.keyword is not None and _needless(context, a)]
             if gone:
                 change = context.plan.change(PINNED, gone[0], "only CUDA copies from pinned memory")
-                drop_arguments(context, change, call, gone)
+                change.drop(call.args, gone)
         elif method(call) == "pin_memory" and not path:
             _unpin(context, call)
 

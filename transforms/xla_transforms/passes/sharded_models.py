@@ -16,7 +16,7 @@ from xla_transforms.fsdp import State, Wrap
 from xla_transforms.fsdp.options import MODULE_POLICY, symbol
 from xla_transforms.plan import Planned
 from xla_transforms.roles.catalog import FULLY_SHARDED
-from xla_transforms.statements import bare, drop_arguments, leave_with
+from xla_transforms.statements import bare, leave_with
 
 WRAPPER = Rule(
     "XLA155",
@@ -79,12 +79,10 @@ def _wrap(context: Context, wrap: Wrap) -> None:
 
 
 def _options(context: Context, change: Planned, wrap: Wrap) -> None:
-    """Write each option in the place of that it comes from, or all anew where comments stand between."""
+    """Write each option in the place of that it comes from."""
     kept = [wrap.module, *wrap.keywords.values()]
     gone = [arg for arg in wrap.call.args if arg.value not in kept and arg not in wrap.written.values()]
-    if gone and not drop_arguments(context, change, wrap.call, gone):
-        _anew(context, change, wrap)
-        return
+    change.drop(wrap.call.args, gone)
     change.replace(wrap.call.func, change.use(context.target.fully_sharded))
     offsets, source = context.index.source.offsets, context.index.source
     for arg in dict.fromkeys(wrap.written.values()):
@@ -102,15 +100,6 @@ def _options(context: Context, change: Planned, wrap: Wrap) -> None:
 def _spelled(change: Planned, value: str | cst.BaseExpression) -> str:
     assert isinstance(value, str)
     return value.replace("torch.", f"{change.use('torch')}.") if "." in value else value
-
-
-def _anew(context: Context, change: Planned, wrap: Wrap) -> None:
-    parts: list[cst.BaseExpression] = [wrap.module]
-    text = f"{change.use(context.target.fully_sharded)}({{0}}"
-    for name, value in wrap.keywords.items():
-        text += f", {name}={_spelled(change, value) if isinstance(value, str) else f'{{{len(parts)}}}'}"
-        parts += [] if isinstance(value, str) else [value]
-    change.replace(wrap.call, f"{text})", *parts)
 
 
 def _policy(context: Context, wrap: Wrap) -> None:
