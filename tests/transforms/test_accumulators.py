@@ -203,6 +203,8 @@ ON_DEVICE = "totals = torch.zeros(2).cuda()"
         ("totals[0] += out.sum(1).item()", ON_DEVICE),
         ("totals[0] += F.mse_loss(out, y, reduction='none').item()", ON_DEVICE),
         ("totals[0] += F.mse_loss(out, y, **options).item()", ON_DEVICE),
+        ("totals[0] += F.mse_loss(out, y, None, False).item()", ON_DEVICE),
+        ("totals[0] += loss.item()", ON_DEVICE + " if many else [0.0, 0.0]"),
         ("totals[0] += loss.item() + y[0].item()", ON_DEVICE),
     ],
 )

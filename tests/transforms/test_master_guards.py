@@ -505,6 +505,8 @@ def test_what_is_computed_already_is_read_as_it_is() -> None:
     opened = "    with torch.no_grad(), open(path) as log:"
     lines = read("if rank == 0:", opened, "        log.write(norm.item())")
     assert lines[:2] == ["norm_value = norm.item()", "if rank == 0:"]
+    lines = read("if rank == 0:", opened, "        log.write(norm.cpu())")
+    assert lines[:2] == ["with torch.no_grad():", "    norm_value = norm.cpu()"]
 
 
 def test_a_value_is_read_when_the_condition_asks_for_it() -> None:

@@ -6,6 +6,8 @@ import pytest
 from helpers import findings, migrate, run_only
 from replicated import launched
 
+from xla_transforms.settings import Settings
+
 PASSES = ("data_parallel", "wrapper_questions", "availability")
 TOP = "import torch\nfrom torch import nn\n\nnet = nn.DataParallel(nn.Linear(2, 2).cuda())\n"
 
@@ -109,6 +111,7 @@ def test_a_choice_of_two_things_stays(code: str) -> None:
     [
         "assert isinstance(net, nn.DataParallel), 'wrap it'\n",
         "if not isinstance(net, nn.DataParallel):\n    raise TypeError('wrap it')\n",
+        "if type(net) is not nn.DataParallel:\n    raise TypeError('wrap it')\n",
     ],
 )
 def test_a_check_that_a_model_is_wrapped_goes(code: str) -> None:
@@ -123,6 +126,8 @@ def test_a_check_that_a_model_is_wrapped_goes(code: str) -> None:
         "lr = 0.1 * 2 if isinstance(net, nn.DataParallel) else 0.1\n",
         "def parallel(m):\n    return type(m) in (nn.DataParallel, nn.DataParallel)\n\n\nparallel(net)\n",
         "assert not isinstance(net, nn.DataParallel)\n",
+        "assert type(net) is not nn.DataParallel\n",
+        "if isinstance(net, nn.DataParallel):\n    raise TypeError('take it out')\n",
     ],
 )
 def test_what_else_it_decides_is_told(code: str) -> None:
@@ -146,7 +151,15 @@ def test_of_replicas_both_wrappers_go() -> None:
 
 
 def test_to_ask_for_the_wrapper_of_replicas_makes_a_program_none_of_replicas() -> None:
-    code = TOP + "if isinstance(net, nn.parallel.DistributedDataParallel):\n    print(1)\n"
-    outcome = migrate(code)
-    assert not outcome.failed
-    assert [f.code for f in outcome.findings] == ["XLA121"]
+    for test in ("isinstance(net, {})", "type(net) is {}", "type(net) in ({}, nn.Linear)"):
+        outcome = migrate(f"{TOP}if {test.format('nn.parallel.DistributedDataParallel')}:\n    print(1)\n")
+        assert not outcome.failed
+        assert [f.code for f in outcome.findings] == ["XLA121"]
+
+
+def test_a_model_that_another_wrapper_may_hold_is_asked_as_before() -> None:
+    code = TOP + "net = nn.parallel.DistributedDataParallel(net) if many else net\n"
+    code += 'if hasattr(net, "module"):\n    print(1)\n'
+    alone = Settings(distributed=False)
+    assert run_only(code, *PASSES, settings=alone).endswith('if hasattr(net, "module"):\n    print(1)\n')
+    assert "XLA126" not in [rule for rule, _ in findings(code, *PASSES, settings=alone)]

@@ -22,7 +22,10 @@ from xla_transforms.roles.calls import callers
 from xla_transforms.roles.ranks import is_option
 from xla_transforms.tree import LOOPS, body_of, method, receiver, walk
 
-_MODES = frozenset({"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast"})
+_MODES = (
+    "torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.set_grad_enabled", "torch.autocast",
+    "torch.amp.", "torch.cuda.amp.",
+)  # fmt: skip
 _LOOSE = (cst.BooleanOperation, cst.IfExp, cst.NamedExpr, cst.Lambda)
 
 
@@ -256,7 +259,7 @@ class Hoists:
 
     def _computes(self, manager: cst.BaseExpression) -> bool:
         called = manager.func if isinstance(manager, cst.Call) else manager
-        return self.context.roles.path(called).rpartition(".")[2] in _MODES
+        return self.context.roles.path(called).startswith(_MODES)
 
     def name(self, node: cst.BaseExpression, taken: set[str]) -> str:
         """``total_value`` for ``total.item()``."""

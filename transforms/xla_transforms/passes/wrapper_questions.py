@@ -30,7 +30,7 @@ LEFT = Rule(
     "XLA126",
     "wrapper-asked-left",
     "Whether a model is wrapped decides something else than how to reach it.",
-    "The wrapper is gone, so the answer is no from now on.",
+    "The wrapper is gone, so that the answer is another one.",
     Severity.WARNING,
     Safety.DISPLAY,
 )
@@ -86,8 +86,7 @@ class Questions:
     ) -> cst.BaseExpression | None:
         if not isinstance(left, cst.Call) or self.roles.path(left.func) != "builtins.type":
             return None
-        positive = isinstance(targets[0].operator, (cst.In, cst.Is, cst.Equal))
-        named = positive and len(targets) == 1 and self._gone(targets[0].comparator)
+        named = len(targets) == 1 and self._gone(targets[0].comparator)
         return left.args[0].value if named and len(left.args) == 1 else None
 
     def _gone(self, kinds: cst.BaseExpression | None) -> bool:
@@ -123,7 +122,7 @@ class Questions:
         self._seen.add(place)
         if not self._settled(place, root, question, model):
             code = self.context.index.source.code(model)
-            message = f"{code} is no longer wrapped: this is false from now on"
+            message = f"{code} is no longer wrapped, and this asks whether it is"
             advice = "see that what it decides fits a model without wrapper"
             self.context.plan.report(LEFT, question, message, advice)
 
@@ -141,7 +140,7 @@ class Questions:
     ) -> bool:
         if isinstance(place, cst.IfExp) and place.test is root:
             return self._choice(place, model)
-        if isinstance(place, cst.Assert) and root is question:
+        if isinstance(place, cst.Assert) and root is question and not _denies(question):
             self._remove(place)
             return True
         if not isinstance(place, cst.If):
@@ -183,7 +182,7 @@ class Questions:
         if head.orelse is not None or len(block) != 1 or not self._only_asks(head.test):
             return False
         test, only = head.test, _small(block[0])
-        denied = isinstance(test, cst.UnaryOperation) and test.expression is question
+        denied = _denies(question) if test is question else getattr(test, "expression", None) is question
         checks = denied and isinstance(only, cst.Raise)
         below = _small(self._next(head))
         returns = isinstance(only, cst.Return) and below is not None and same(_without(only, model), below)
@@ -200,6 +199,12 @@ class Questions:
     def _remove(self, statement: cst.CSTNode) -> None:
         change = self.context.plan.change(SETTLED, statement, "the model is no longer wrapped")
         change.remove(statement)
+
+
+def _denies(question: cst.BaseExpression) -> bool:
+    """Whether a question has yes for an answer where the model is not wrapped: ``type(m) is not DDP``."""
+    operators = [t.operator for t in question.comparisons] if isinstance(question, cst.Comparison) else []
+    return any(isinstance(one, (cst.NotIn, cst.IsNot, cst.NotEqual)) for one in operators)
 
 
 def _small(line: cst.CSTNode | None) -> cst.CSTNode | None:
