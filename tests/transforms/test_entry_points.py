@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers import check_noop, check_transformed, findings, migrate
 from replicated import IMPORTS, launched
 
@@ -170,3 +171,46 @@ def test_what_a_function_puts_on_the_device_is_made_in_the_processes() -> None:
 def test_settings_that_need_the_rank_cannot_stay_outside() -> None:
     code = f"{IMPORTS}\n{JOINS}{SETTINGS}model = torch.nn.Linear(2, 2).to(device)\n"
     assert "XLA163" in [rule for rule, _ in findings(code)]
+
+
+def test_what_stands_above_such_settings_stays_with_them() -> None:
+    code = f"{IMPORTS}\nrun = open('name').readline().title()\n{SETTINGS}\n{JOINS}print(run, lr)\n"
+    head, _, body = migrate(code).code.partition("def _mp_fn(index):\n")
+    assert "run = open('name').readline().title()\n" + SETTINGS.replace('"cuda"', '"xla"') in head
+    assert "    print(run, lr)\n" in body
+
+
+def test_vars_of_an_object_works_on_no_names() -> None:
+    code = IMPORTS + 'print(vars(parser))\ndist.init_process_group("nccl")\n'
+    assert "def _mp_fn(index):\n    print(vars(parser))\n" in migrate(code).code
+
+
+@pytest.mark.parametrize("call", ["vars()", "locals()", "dir()", 'exec("lr = 1")'])
+def test_what_works_on_the_names_around_it_cannot_move(call: str) -> None:
+    moved = f'dist.init_process_group("nccl")\nprint({call})\n'
+    guarded = 'if __name__ == "__main__":\n' + "".join(f"    {line}\n" for line in moved.splitlines())
+    for code in (moved, guarded):
+        found = [f.message for f in migrate(IMPORTS + code).findings if f.code == "XLA163"]
+        assert [m.partition("(")[0] for m in found] == [call.partition("(")[0]]
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        ('print(globals()["loss"])\n', ""),
+        ("show()\n", 'def show():\n    print(globals()["loss"])\n'),
+        ("show()\n", 'def show():\n    print(eval("loss"))\n'),
+    ],
+)
+@pytest.mark.parametrize("guard", [False, True])
+def test_names_read_by_their_text_are_global(reads: tuple[str, str], guard: bool) -> None:
+    call, function = reads
+    body = f'dist.init_process_group("nccl")\nloss = torch.ones(1).cuda()\n{call}'
+    if guard:
+        body = 'if __name__ == "__main__":\n' + "".join(f"    {line}\n" for line in body.splitlines())
+    assert "def _mp_fn(index):\n    global loss\n" in migrate(IMPORTS + function + body).code
+
+
+def test_a_reading_by_text_of_imports_alone_makes_nothing_global() -> None:
+    code = f'{IMPORTS}model = globals()["torch"].nn\ndist.init_process_group("nccl")\nloss = 1\n'
+    assert "global " not in migrate(code).code

@@ -13,6 +13,7 @@ import libcst as cst
 from xla_transforms import check
 from xla_transforms.context import Context
 from xla_transforms.plan import Planned, Render, Site, line_extent
+from xla_transforms.roles import Roles
 from xla_transforms.scopes import How, ModuleIndex
 
 _OPENS, _CLOSES = ("FSTRING_START", "TSTRING_START"), ("FSTRING_END", "TSTRING_END")
@@ -104,6 +105,9 @@ class Wrapping:
         if tree is None:
             return []
         bound = set(_own(tree.body[0].body))  # type: ignore[attr-defined]
+        parts = [*self.moved, *([self.guard.body] if self.guard is not None else [])]
+        if reads_all(self.context.roles, self.context.index, parts):
+            return sorted(bound)
         declared = {n for node in ast.walk(tree) if isinstance(node, ast.Global) for n in node.names}
         return sorted((bound & self._elsewhere(bound)) | (declared & bound))
 
@@ -193,13 +197,26 @@ def _in_strings(text: str) -> set[int]:
     return found
 
 
-def shared_names(index: ModuleIndex, guard: cst.If) -> list[str]:
+def reads_all(roles: Roles, index: ModuleIndex, moved: Sequence[cst.CSTNode]) -> bool:
+    """Whether any name of the module may be read by its text: by what moves, or by a function of it."""
+    for name in ("globals", "eval"):
+        for call in roles.program.calls.get(name, ()):
+            if roles.index(call) is not index or roles.path(call.func) != f"builtins.{name}":
+                continue
+            inside = index.function_of(call) is not None
+            if inside or (name == "globals" and any(index.within(call, part) for part in moved)):
+                return True
+    return False
+
+
+def shared_names(roles: Roles, index: ModuleIndex, guard: cst.If) -> list[str]:
     """The names that a main guard binds and functions of the module read."""
     module = index.scopes[index.source.module]
+    everything = reads_all(roles, index, [guard.body])
     found = []
     for name, bindings in module.bindings.items():
         inside = [b for b in bindings if index.within(b.statement, guard) and b.how is not How.DEFINE]
         elsewhere = [n for n in index.named_of(module, name) if not index.within(n, guard)]
-        if inside and (elsewhere or len(inside) < len(bindings)):
+        if inside and (everything or elsewhere or len(inside) < len(bindings)):
             found.append(name)
     return sorted(found)

@@ -46,7 +46,7 @@ def _write(context: Context, entry: Entry) -> None:
     launch = f"{source.indent}{change.spell(context.target.launch).replace('{0}', name)}"
     if guard is not None and not entry.layout.moved:
         change.cut(source.offsets(guard)[0], context.plan.bracketed(guard.test)[1], head[:-1])
-        if shared := shared_names(context.index, guard):
+        if shared := shared_names(context.roles, context.index, guard):
             change.before(guard.body.body[0], "global " + ", ".join(shared))
         change.after(guard, "", "", f"if {source.code(guard.test)}:", launch)
     else:

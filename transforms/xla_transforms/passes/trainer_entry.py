@@ -93,7 +93,7 @@ def _wrap(context: Context, guard: cst.If) -> None:
         return
     change = context.plan.change(ENTRY, guard, "launchers call _mp_fn in each process")
     change.cut(source.offsets(guard)[0], context.plan.bracketed(guard.test)[1], f"def {_NAME}(index)")
-    if shared := shared_names(context.index, guard):
+    if shared := shared_names(context.roles, context.index, guard):
         change.before(guard.body.body[0], "global " + ", ".join(shared))
     change.after(guard, "", "", f"if {source.code(guard.test)}:", f"{source.indent}{_NAME}(0)")
 

@@ -32,23 +32,27 @@ METHODS = frozenset(
         "setdefault", "split", "startswith", "strip", "update", "upper", "values",
     }
 )  # fmt: skip
-_BY_SCOPE = frozenset(f"builtins.{name}" for name in ("exec", "eval", "globals", "locals", "vars"))
+# by how many arguments they are told whose names to work on; with fewer on those of where they stand
+_BY_SCOPE = {"builtins.exec": 2, "builtins.locals": 1, "builtins.vars": 1, "builtins.dir": 1}
+_GLOBALS = "builtins.globals"
 
 
 class Layout:
     """What of one script moves into the function that every process runs, in the script's order.
 
     ``guard`` is its main guard, whose block moves in any case; with none all that trains does. With
-    ``names_stay`` a mere name of the device is left outside, which touches nothing.
+    ``settings_stay`` what works on global names stays outside, and with it what stands above and needs no
+    process: a mere name of the device touches nothing.
     """
 
     def __init__(
-        self, roles: Roles, index: ModuleIndex, guard: cst.If | None, *, names_stay: bool = False
+        self, roles: Roles, index: ModuleIndex, guard: cst.If | None, *, settings_stay: bool = False
     ) -> None:
-        self.roles, self.index, self.guard, self.names_stay = roles, index, guard, names_stay
+        self.roles, self.index, self.guard, self.settings_stay = roles, index, guard, settings_stay
         self.moved: list[cst.CSTNode] = []
         self._names: set[str] = set()  # bound by what moves
         self._used: set[str] = set()  # read by it
+        self._settings = self._above_settings() if settings_stay else set()
         for statement in index.source.module.body:
             if statement is not guard and self._moves(statement):
                 self._move(statement)
@@ -57,13 +61,13 @@ class Layout:
     def of(roles: Roles, index: ModuleIndex, guard: cst.If | None) -> Layout:
         """The layout of a script: what works on its global names stays outside, if it can at all."""
         first = Layout(roles, index, guard)
-        second = Layout(roles, index, guard, names_stay=True) if first.obstacle else first
+        second = Layout(roles, index, guard, settings_stay=True) if first.obstacle else first
         return first if second.obstacle else second
 
     @property
     def obstacle(self) -> str:
         """Why the statements cannot be moved into a function; empty where they can."""
-        for statement in self.moved:
+        for statement in [*self.moved, *([self.guard.body] if self.guard is not None else [])]:
             for node in walk(statement, into_functions=False):
                 if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
                     return "a star import stands among what each process has to run"
@@ -71,6 +75,15 @@ class Layout:
                     name = self.roles.path(node.func).rpartition(".")[2]
                     return f"{name}() at the top of the script works on names that would be a function's own"
         return ""
+
+    def _above_settings(self) -> set[cst.CSTNode]:
+        """The statements down to the last that works on the script's names."""
+        body = [s for s in self.index.source.module.body if not isinstance(s, _DEFINITIONS)]
+        works = [any(map(self._on_names, walk(s, into_functions=False))) for s in body]
+        return set(body[: len(body) - works[::-1].index(True)]) if any(works) else set()
+
+    def _on_names(self, node: cst.CSTNode) -> bool:
+        return self._by_scope(node) or (isinstance(node, cst.Call) and self.roles.path(node.func) == _GLOBALS)
 
     def _move(self, statement: cst.CSTNode) -> None:
         self.moved.append(statement)
@@ -85,7 +98,7 @@ class Layout:
         if self._reads_moved(statement) or self._needs_process(statement):
             return True
         if not self.moved:
-            return self.guard is None and not self._plain(statement)
+            return self.guard is None and statement not in self._settings and not self._plain(statement)
         return not (self._plain(statement) and self._names_once(statement))
 
     def _names_once(self, statement: cst.CSTNode) -> bool:
@@ -97,7 +110,7 @@ class Layout:
         once = all(isinstance(t, cst.Name) and len(module.bindings[t.value]) == 1 for t in targets)
         calls = [n for n in walk(statement) if isinstance(n, cst.Call)]
         apart = all(self._imported(name) for name in _read(statement) & self._used)
-        return plain and bool(targets) and once and apart and not any(map(self._by_scope, calls))
+        return plain and bool(targets) and once and apart and not any(map(self._on_names, calls))
 
     def _imported(self, name: str) -> bool:
         """Whether a name of the module only stands for something imported."""
@@ -105,7 +118,8 @@ class Layout:
         return all(b.how is How.IMPORT for b in bindings)
 
     def _by_scope(self, node: cst.CSTNode) -> bool:
-        return isinstance(node, cst.Call) and self.roles.path(node.func) in _BY_SCOPE
+        told = _BY_SCOPE.get(self.roles.path(node.func)) if isinstance(node, cst.Call) else None
+        return told is not None and len(node.args) < told  # type: ignore[attr-defined]
 
     def _reads_moved(self, statement: cst.CSTNode) -> bool:
         return bool(self._names & _read(statement))
@@ -130,7 +144,7 @@ class Layout:
     def _is_process(self, node: cst.CSTNode) -> bool:
         if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
             text = string_value(node) if isinstance(node, cst.SimpleString) else node.value
-            return (text or "").partition(":")[0] == "cuda" and not self.names_stay
+            return (text or "").partition(":")[0] == "cuda" and not self.settings_stay
         if isinstance(node, cst.Call) and (method(node) == "cuda" or self._placed(node)):
             return True
         if isinstance(node, (cst.Call, cst.Subscript)) and asks_launcher(self.roles, node):
