@@ -263,7 +263,12 @@ def test_a_main_guard_that_is_no_function_is_reported(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["import train", "print(1)\nexec('x = 1')", "print(1)\nif 1:\n    from os import *"]
+    "line",
+    [
+        "import train",
+        "import torch\nx = torch.ones(1).cuda()\nexec('y = x')",
+        "print(1)\nif 1:\n    from os import *",
+    ],
 )
 def test_a_script_without_main_whose_lines_cannot_move_is_reported(line: str) -> None:
     files = {"train.py": (f"{line}\n{trainer()}").encode()}
