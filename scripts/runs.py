@@ -6,6 +6,7 @@ What is compared is CPU time, taken in alternation in one run. Other tools work 
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
 import random
@@ -15,13 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 import libcst as cst
 
-from xla_migrate.documents import gather, migrate
-from xla_migrate.work import Cache, How
-from xla_transforms.settings import Settings
+from xla_migrate.cli import main
+from xla_migrate.documents import gather
 
 FILES, MODULES = 20_000, 100  # of the tree without torch code, and how many of them a folder holds
 OURS = (sys.executable, "-m", "xla_migrate", "--quiet", "--no-cache", "--jobs", "1")
@@ -44,10 +46,8 @@ def project(folder: Path, rounds: int) -> tuple[str, list[float]]:
     """Parsing and printing all files of a folder, the whole tool, and the tool a second time."""
     contents = list(_sources(folder))
     with tempfile.TemporaryDirectory() as kept:
-        cache = Cache(Path(kept))
-        run(folder, How(cache=cache))
-        known = How(cache=cache)
-        sides = (lambda: _print(contents), lambda: run(folder), lambda: run(folder, known))
+        run(folder, kept)
+        sides = (lambda: _print(contents), lambda: run(folder), lambda: run(folder, kept))
         times = best(rounds, *sides)
     return f"{len(contents)} files {sum(map(len, contents)) // 1000} kB", times
 
@@ -70,9 +70,12 @@ def _cells(data: bytes) -> Iterator[bytes]:
             yield "".join(cell["source"]).encode()
 
 
-def run(folder: Path, how: How | None = None) -> None:
-    """What ``xla-migrate --check FOLDER`` does, but for the report."""
-    migrate(gather([str(folder)]), Settings(), how or How())
+def run(folder: Path, cache: str = "") -> None:
+    """What ``xla-migrate --check FOLDER`` does, but for its start."""
+    asked = ["--check", "--jobs", "1", *([] if cache else ["--no-cache"]), str(folder)]
+    report = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with mock.patch.dict(os.environ, {"XLA_MIGRATE_CACHE_DIR": cache}), redirect_stdout(report):
+        main(asked)
 
 
 def _printed(data: bytes) -> str:

@@ -155,7 +155,7 @@ def choose(documents: Iterable[Document], policy: Policy) -> None:
     """Take out of each document what is not wanted, and say what was left out."""
     for document in documents:
         outcome = document.outcome
-        if outcome is None or outcome.failed:
+        if outcome is None or outcome.failed or not _speaks(outcome):
             continue
         chosen = _Selection(document, policy, _comments(document, outcome))
         gone = {change.id: why for change in outcome.changes if (why := chosen.gone(change)) is not None}
@@ -163,6 +163,11 @@ def choose(documents: Iterable[Document], policy: Policy) -> None:
         document.outcome = replace(outcome, findings=findings)
         leave_out(document, gone)
         _tell(document, [*_unused(chosen, outcome)])
+
+
+def _speaks(outcome: Outcome) -> bool:
+    """Whether there is anything to choose from; of most files of a large tree there is not."""
+    return bool(outcome.changes or outcome.findings) or b"xla-migrate:" in outcome.original
 
 
 def _comments(document: Document, outcome: Outcome) -> list[Ignore]:
@@ -219,7 +224,7 @@ def _made(finding: Finding, changes: Iterable[Change]) -> bool:
 def tell(documents: Sequence[Document], policy: Policy) -> None:
     """Report what was left out, in each document once for each reason."""
     rest = any(document.changed for document in documents)
-    for document in documents:
+    for document in (d for d in documents if d.left_out):
         by_reason: dict[Reason, list[LeftOut]] = {}
         for one in document.left_out:
             by_reason.setdefault(one.reason, []).append(one)

@@ -23,7 +23,7 @@ _name = attrgetter("name")
 # A file as it is called from here, its real path, and whether it may hold commands that start training.
 _File = tuple[str, str, bool]
 
-# An ignore file: the folder it stands in, and its verdict on a path relative to that folder.
+# An ignore file: the folder it stands in with a separator behind, and its verdict on a path below it.
 _Rules = tuple[str, Callable[[str], "bool | None"]]
 
 
@@ -95,13 +95,13 @@ def _walk(
     for entry in entries:
         path = entry.name if folder == os.curdir else entry.path
         if entry.is_dir(follow_symlinks=False):
-            if not _skipped(entry) and not _ignored(path, True, rules):
+            if not _skipped(entry) and not _ignored(inside + entry.name, True, rules):
                 _walk(path, inside + entry.name, top, rules, names, problems)
             continue
         name = entry.name
         launches = not name.endswith(_ENDINGS)
         asked = not launches or is_launcher(name)
-        if asked and _is_ours(entry, top) and not _ignored(path, False, rules):
+        if asked and _is_ours(entry, top) and not _ignored(inside + name, False, rules):
             names.append((path, os.path.realpath(path) if entry.is_symlink() else inside + name, launches))
 
 
@@ -138,7 +138,7 @@ def _rules_of(folder: str, name: str, base: str) -> list[_Rules]:
     except OSError:
         return []
     lines = [line for line in lines if line.strip() and not line.startswith("#")]
-    return [(os.path.realpath(base), _verdict(lines))] if lines else []
+    return [(os.path.join(os.path.realpath(base), ""), _verdict(lines))] if lines else []
 
 
 def _verdict(lines: list[str]) -> Callable[[str], bool | None]:
@@ -163,12 +163,9 @@ def _is_pattern(line: str) -> bool:
 
 
 def _ignored(path: str, is_folder: bool, rules: list[_Rules]) -> bool:
-    """What the deepest ignore file with an opinion says."""
-    if not rules:
-        return False
-    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    """What the deepest ignore file with an opinion says of a path whose folders are no links."""
     for base, verdict in reversed(rules):
-        relative = os.path.relpath(real, base).replace(os.sep, "/")
+        relative = path[len(base) :].replace(os.sep, "/")
         ignored = verdict(relative + "/" if is_folder else relative)
         if ignored is not None:
             return ignored

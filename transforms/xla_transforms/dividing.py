@@ -34,7 +34,7 @@ def speaks(data: bytes) -> bool:
     if (b"torch" in data or b"accelerate" in data) and _LAUNCHER.search(data):
         return True
     # most files import no framework anywhere, which is found out in a tenth of the time
-    if _IMPORTED.search(data) or b"GPU_NUM_DEVICES" in data:
+    if _IMPORTED.search(data) or (b"G" in data and b"GPU_NUM_DEVICES" in data):
         return _FRAMEWORK.search(data) is not None
     return False
 

@@ -34,7 +34,8 @@ class Outcome:
         Most files of a large tree are such: a frozen dataclass takes six times as long to make.
         """
         outcome = object.__new__(cls)
-        outcome.__dict__.update(path=path, original=data)
+        known = outcome.__dict__
+        known["path"], known["original"] = path, data
         return outcome
 
     def __getattr__(self, name: str) -> str:

@@ -13,7 +13,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, Literal, TextIO
 
-from xla_migrate import patch_paths
 from xla_migrate.adding_ignores import add_ignores
 from xla_migrate.choosing import Policy
 from xla_migrate.config import black_settings
@@ -26,7 +25,6 @@ from xla_migrate.reports.progress import Progress
 from xla_migrate.reports.run import Outline, Run
 from xla_migrate.reports.terminal import Line, Printer, count, shown
 from xla_migrate.work import Cache, How, default_folder
-from xla_transforms.findings import Severity
 from xla_transforms.settings import Distributed
 
 INTERRUPTED = 130
@@ -99,7 +97,7 @@ def run(options: Options) -> int:
         return _interrupted(documents, options)
     done = _run(documents, options, chosen)
     printer = Printer(sys.stderr, coloured(sys.stderr, options.color))
-    printer.print(line for document in documents for line in summary.failures(document))
+    printer.print(line for document in done.failed for line in summary.failures(document))
     try:
         _report(done, options)
         sys.stdout.flush()
@@ -111,20 +109,6 @@ def run(options: Options) -> int:
         return 2
     printer.print(_patched_elsewhere(done, options))
     return done.exit_code
-
-
-def exit_code(documents: Sequence[Document], options: Options) -> int:
-    """2 for a failure, 1 for changes not applied or findings left, else 0."""
-    if any(document.failed for document in documents):
-        return 2
-    if options.mode is Mode.ADD_IGNORE:
-        return 0
-    pending = not options.mode.applies and any(document.changed for document in documents)
-    left = [f.severity for document in documents for f in document.findings if not f.fixed]
-    if options.fail_on != "never":
-        limit = Severity[options.fail_on.upper()]
-        pending = pending or any(severity >= limit for severity in left)
-    return int(pending)
 
 
 def _from_stdin(options: Options) -> Document:
@@ -184,6 +168,8 @@ def _named(options: Options) -> Sequence[str]:
 def _apply(documents: Sequence[Document], options: Options) -> None:
     if options.mode is Mode.INPLACE:
         write_changed(documents)
+    if options.mode not in (Mode.OUTPUT, Mode.STDOUT, Mode.ADD_IGNORE):
+        return
     for document in documents:
         if document.failed:
             continue
@@ -215,28 +201,33 @@ def _abandon(stream: TextIO) -> None:
 
 
 def _report(run: Run, options: Options) -> None:
-    beside = options.mode in (Mode.DIFF, Mode.STDOUT) and options.output_format in FOR_PEOPLE
-    if beside:
+    if _beside(options):
         sys.stdout.flush()
         sys.stdout.buffer.writelines(_payload(run, options.mode))
         sys.stdout.buffer.flush()
-    stream = sys.stderr if beside else sys.stdout
-    stream.write(report(options.output_format, replace(run, colour=coloured(stream, options.color))))
+    _stream(options).write(report(options.output_format, run))
+
+
+def _beside(options: Options) -> bool:
+    """Whether standard output holds a patch or a script, and the report stands beside it."""
+    return options.mode in (Mode.DIFF, Mode.STDOUT) and options.output_format in FOR_PEOPLE
+
+
+def _stream(options: Options) -> TextIO:
+    return sys.stderr if _beside(options) else sys.stdout
 
 
 def _run(documents: Sequence[Document], options: Options, chosen: Choice) -> Run:
-    code = exit_code(documents, options)
-    root = patch_paths.base(document.path for document in documents)
     outlines: dict[Mode, Outline] = {Mode.PREVIEW: "diff", Mode.DIFF: "nothing", Mode.STDOUT: "nothing"}
     return Run(
         documents=documents,
         target=chosen,
-        exit_code=code,
         applies=options.mode.applies,
+        fail_on="failure" if options.mode is Mode.ADD_IGNORE else options.fail_on,
         outline=outlines.get(options.mode, "files"),
         written_to=options.output if options.mode is Mode.OUTPUT else None,
         quiet=options.quiet,
-        root=root,
+        colour=coloured(_stream(options), options.color),
         verified=options.verified,
     )
 

@@ -32,34 +32,48 @@ class Place(NamedTuple):
 class Run:
     """What came of a run.
 
-    ``applies``: the changes were written, not only shown. ``outline`` says what people see above the
-    findings: the diffs, a line for each changed file, or nothing. ``written_to`` is the file that the
-    result of the only document went to, where that is another one. ``root`` is the folder from which other
-    programs are told paths. ``verified`` is a JSON report of ``verify``.
+    ``applies``: the changes were written, not only shown. ``fail_on``: the least severity that asks for the
+    exit status 1, ``never`` where changes that wait do alone, ``failure`` where nothing does. ``outline``
+    says what people see above the findings: the diffs, a line for each changed file, or nothing.
+    ``written_to`` is the file that the result of the only document went to, where that is another one.
+    ``verified`` is a JSON report of ``verify``.
     """
 
     documents: Sequence[Document]
     target: Choice
-    exit_code: int
     applies: bool = False
+    fail_on: str = "error"
     outline: Outline = "diff"
     written_to: str | None = None
     quiet: bool = False
     colour: bool = False
-    root: str = ""
     verified: Mapping[str, Any] | None = None
 
-    @property
+    @cached_property
+    def exit_code(self) -> int:
+        """2 for a failure, 1 for changes not applied or findings left, else 0."""
+        if self.failed or self.fail_on == "failure":
+            return 2 if self.failed else 0
+        limit = None if self.fail_on == "never" else Severity[self.fail_on.upper()]
+        left = limit is not None and any(f.severity >= limit for _, f in self.findings if not f.fixed)
+        return int(left or bool(not self.applies and self.changed))
+
+    @cached_property
+    def failed(self) -> list[Document]:
+        """The documents that could not be read, processed or written."""
+        return [document for document in self.documents if document.failed]
+
+    @cached_property
     def done(self) -> list[Document]:
         """The documents that could be processed."""
-        return [document for document in self.documents if not document.failed]
+        return [d for d in self.documents if not d.failed] if self.failed else list(self.documents)
 
-    @property
+    @cached_property
     def changed(self) -> list[Document]:
         """Those that the migration would alter, or did."""
         return [document for document in self.done if document.changed]
 
-    @property
+    @cached_property
     def findings(self) -> list[tuple[Document, Finding]]:
         """Every finding, failures among them."""
         return [(document, finding) for document in self.documents for finding in document.findings]
@@ -71,11 +85,16 @@ class Run:
             if document.pending and document.outcome is not None:
                 yield from ((document, change) for change in document.outcome.changes)
 
-    @property
+    @cached_property
     def waiting(self) -> int:
         """How many changes wait for ``--unsafe-fixes``."""
         left = [one for document in self.done for one in document.left_out]
         return sum(one.change.safety is Safety.UNSAFE and one.reason == UNSAFE for one in left)
+
+    @cached_property
+    def root(self) -> str:
+        """The folder from which other programs are told paths."""
+        return patch_paths.base(document.path for document in self.documents)
 
     @cached_property
     def rules(self) -> dict[str, Rule]:

@@ -50,19 +50,19 @@ def lines(run: Run) -> Iterator[Line]:
     """The target where it was chosen by itself, and how many files, changes, findings and failures."""
     if run.target.reason:
         yield [(f"target {run.target.target}", "bold"), (f" ({shown(run.target.reason)})", "")]
-    yield [(sentence(run), "bold red" if len(run.done) < len(run.documents) else "bold")]
+    yield [(sentence(run), "bold red" if run.failed else "bold")]
 
 
 def sentence(run: Run) -> str:
     """The summary in one line."""
-    failed = len(run.documents) - len(run.done)
+    failed = len(run.failed)
     if run.changed:
         changes = sum(len(d.outcome.changes) for d in run.changed if d.outcome)
         files = f"{len(run.changed)} of {count(len(run.documents), 'file')} {run.verb}"
         parts = [f"{files} ({count(changes, 'change')})"]
     else:
         parts = [f"nothing to migrate in {count(len(run.done), 'file')}"]
-    found = [finding for document in run.done for finding in document.findings]
+    found = [finding for document, finding in run.findings if not document.failed]
     parts.append(f"{count(len(found), 'finding')} ({severities(found)})" if found else "no findings")
     parts += [f"{count(failed, 'file')} failed"] if failed else []
     waiting = "waits" if run.waiting == 1 else "wait"

@@ -25,7 +25,8 @@ def report(run: Run) -> str:
     """Everything, or with ``run.quiet`` the outline alone."""
     lines = [summary.outline(run, _difference)]
     if not run.quiet:
-        lines += [chain.from_iterable(_findings(run, document) for document in run.done), summary.lines(run)]
+        told = (document for document in run.done if document.findings)
+        lines += [chain.from_iterable(_findings(run, document) for document in told), summary.lines(run)]
     return printed(chain.from_iterable(lines), run.colour)
 
 
@@ -56,9 +57,8 @@ def _findings(run: Run, document: Document) -> Iterator[Line]:
     for finding in document.findings:
         kind = (-finding.severity, finding.code, finding.message, finding.advice, finding.fixed)
         kinds.setdefault(kind, []).append(finding)
-    if kinds:
-        counts = summary.severities(document.findings)
-        yield [(shown(run.name(document)), "bold underline"), (f": {counts}", "bold")]
+    counts = summary.severities(document.findings)
+    yield [(shown(run.name(document)), "bold underline"), (f": {counts}", "bold")]
     for several in sorted(kinds.values(), key=lambda found: (-found[0].severity, found[0].span)):
         yield from _kind(run, document, several)
 

@@ -58,7 +58,8 @@ def run(context: Context) -> None:
             _unused(context, call)
     _joined(context)
     if wrappers.calls and (place := _left_out(context)) is not None:
-        message = "DistributedDataParallel left out what is named here; on XLA all is alike: parameters averaged, buffers sent"
+        message = "DistributedDataParallel left out what is named here; on XLA parameters among it are "
+        message += "averaged, and buffers sent, as all others are"
         advice = "broadcast the other parameters alone, and average their gradients alone (xm.all_reduce "
         advice += "with scale=) before a plain optimizer.step()"
         context.plan.report(LEFT_OUT, place, message, advice)
